@@ -1,0 +1,23 @@
+//! Generates the wire types from `protobuf/*.proto` without a `protoc` binary.
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let files = [
+        "protobuf/common.proto",
+        "protobuf/lookup.proto",
+        "protobuf/produce.proto",
+        "protobuf/log.proto",
+        "protobuf/txn.proto",
+        "protobuf/admin.proto",
+        "protobuf/metadata.proto",
+    ];
+    println!("cargo:rerun-if-changed=protobuf");
+    let descriptors = protox::compile(files, ["protobuf"])?;
+    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?).join("descriptors.bin");
+    std::fs::write(out, protox::prost::Message::encode_to_vec(&descriptors))?;
+    tonic_prost_build::configure()
+        .bytes(".")
+        .build_server(true)
+        .build_client(true)
+        .compile_fds(descriptors)?;
+    Ok(())
+}

@@ -1,0 +1,1 @@
+//! Kafka RecordBatch v2: the one encoding of records on every wire and every disk.

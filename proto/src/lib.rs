@@ -1,0 +1,20 @@
+//! `hulse-proto`: what two Hulse processes must agree on. No I/O, no runtime, no clock.
+//!
+//! Reading order: [`id`] (names of things), [`batch`] (what a producer sends and a segment stores), [`entry`] (what a ledger
+//! stores), [`bookie`] (what a storage node can be asked), [`ledger`] (what metadata says of a ledger), [`error`] (every reason
+//! for a refusal), [`wire`] (generated gRPC types).
+//!
+//! # Invariants
+//! 1. Bytes that came from a wire or a disk are untrusted: lengths are checked before allocation, checksums before belief.
+//! 2. A record batch is never decoded on the plain produce or consume path (ARCHITECTURE D1).
+//! 3. Half-open ranges everywhere; an `end` is exclusive, so no sentinel such as -1 exists.
+
+pub mod batch;
+pub mod bookie;
+pub mod entry;
+pub mod error;
+pub mod id;
+pub mod ledger;
+pub mod limits;
+pub mod time;
+pub mod wire;

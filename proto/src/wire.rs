@@ -1,0 +1,22 @@
+//! Generated gRPC and metadata types. Not public API of the SDK.
+
+/// The wire: services and messages of `protobuf/*.proto`, package `hulse.v1`.
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::too_many_lines,
+    rust_2018_idioms,
+    unused_results
+)]
+pub mod v1 {
+    tonic::include_proto!("hulse.v1");
+}
+
+/// Values of the metadata store, package `hulse.metadata.v1`.
+#[allow(missing_docs, clippy::all, clippy::too_many_lines, rust_2018_idioms)]
+pub mod metadata {
+    tonic::include_proto!("hulse.metadata.v1");
+}
+
+/// Descriptors of every service, for gRPC reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

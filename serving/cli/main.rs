@@ -1,0 +1,2 @@
+//! `hulse`: the one binary.
+fn main() {}
