@@ -1,0 +1,176 @@
+//! The face of the crate: everything that can be done with ledgers.
+
+use std::sync::Arc;
+
+use bookie_metadata::{MetadataError, MetadataStore, Revision, Txn};
+use hulse_proto::id::{CellId, EntryId, LedgerId, Offset, OwnerEpoch, PartitionId};
+use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata};
+use hulse_proto::time::WallClock;
+
+use crate::config::ClientConfig;
+use crate::directory::BookieDirectory;
+use crate::error::{CreateError, DeleteError, RecoverError, RollError};
+use crate::reader::LedgerReader;
+use crate::writer::LedgerWriter;
+
+/// What a new ledger is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewLedger {
+    /// Log or state.
+    pub kind: LedgerKind,
+    /// Whose it is.
+    pub partition: PartitionId,
+    /// The owner that makes it.
+    pub owner_epoch: OwnerEpoch,
+    /// Offset of the first record; 0 in state ledgers.
+    pub base_offset: Offset,
+}
+
+/// What all clones share.
+pub(crate) struct Inner {
+    pub(crate) cell: CellId,
+    pub(crate) config: ClientConfig,
+    pub(crate) metadata: Arc<dyn MetadataStore>,
+    pub(crate) bookies: Arc<dyn BookieDirectory>,
+    pub(crate) clock: Arc<dyn WallClock>,
+    pub(crate) seed: [u8; 32],
+}
+
+/// Makes, recovers, reads and deletes ledgers. Cheap to clone; needs a tokio runtime.
+#[derive(Clone)]
+pub struct LedgerClient {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl LedgerClient {
+    /// A client of one cell. `seed` decides every random choice (placement, nonces); it must differ between processes.
+    pub fn new(
+        cell: CellId,
+        config: ClientConfig,
+        metadata: Arc<dyn MetadataStore>,
+        bookies: Arc<dyn BookieDirectory>,
+        clock: Arc<dyn WallClock>,
+        seed: [u8; 32],
+    ) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                cell,
+                config,
+                metadata,
+                bookies,
+                clock,
+                seed,
+            }),
+        }
+    }
+
+    /// Creates a ledger by ONE transaction that also holds the caller's compares and effects (storage.md M5); `part` gets the
+    /// new ledger's number.
+    ///
+    /// # Errors
+    /// [`CreateError`]. Not cancel-safe: a dropped call leaves the outcome unknown.
+    pub async fn create(
+        &self,
+        new: NewLedger,
+        part: impl FnOnce(LedgerId) -> Txn + Send,
+    ) -> Result<LedgerWriter, CreateError> {
+        let _ = (
+            new,
+            part,
+            self.inner.cell,
+            &self.inner.config,
+            &self.inner.bookies,
+            &self.inner.clock,
+            self.inner.seed,
+        );
+        Err(MetadataError::Unavailable {
+            why: "under construction".to_owned(),
+        }
+        .into())
+    }
+
+    /// Stops sending, drains, then closes the writer's ledger and creates the next one as ONE transaction (storage.md W13–W15).
+    ///
+    /// `new.base_offset` is ignored: the next ledger begins where this one ends. When metadata does not answer once the
+    /// transaction is sent, this waits (the one exception to ARCHITECTURE D6).
+    ///
+    /// # Errors
+    /// [`RollError`]; only after [`RollError::NotStarted`] does the old writer go on. Dropping the future ends the old writer.
+    pub async fn roll(
+        &self,
+        writer: &LedgerWriter,
+        new: NewLedger,
+        part: impl FnOnce(LedgerId, &ClosedTotals) -> Txn + Send,
+    ) -> Result<LedgerWriter, RollError> {
+        let _ = (writer, new, part);
+        Err(RollError::NotStarted(
+            MetadataError::Unavailable {
+                why: "under construction".to_owned(),
+            }
+            .into(),
+        ))
+    }
+
+    /// Fences a ledger and decides its end for ever (storage.md R1–R14). A closed ledger answers at once. `part` holds the
+    /// caller's compares and effects; they join both of recovery's transactions, so effects must bear being applied twice.
+    ///
+    /// # Errors
+    /// [`RecoverError`]. Safe to drop and to repeat (R12).
+    pub async fn recover(
+        &self,
+        ledger: LedgerId,
+        part: Txn,
+    ) -> Result<LedgerMetadata, RecoverError> {
+        let _ = part;
+        Err(RecoverError::NotFound { ledger })
+    }
+
+    /// A ledger's metadata, read linearizably; `None` when there is no such key.
+    ///
+    /// # Errors
+    /// Those of the store; [`MetadataError::Corrupt`] when the value is not a ledger's.
+    pub async fn describe(
+        &self,
+        ledger: LedgerId,
+    ) -> Result<Option<(LedgerMetadata, Revision)>, MetadataError> {
+        let _ = (ledger, &self.inner.metadata);
+        Ok(None)
+    }
+
+    /// A reader of a ledger. Reads of a closed ledger are clipped to its end; reads of the owner's open one to the `end` that
+    /// the owner gives, which must not lie above its confirmed end ([`LedgerWriter::reader`] sees to that by itself).
+    pub fn reader(&self, ledger: LedgerId, metadata: LedgerMetadata) -> LedgerReader {
+        LedgerReader {
+            inner: self.inner.clone(),
+            ledger,
+            metadata: Arc::new(metadata),
+        }
+    }
+
+    /// Deletes a closed ledger: marked in metadata first (`part` joins that transaction), then at every member, then the key is
+    /// removed. Resumable at any point; an absent ledger is done.
+    ///
+    /// # Errors
+    /// [`DeleteError`]. Safe to drop and to repeat.
+    pub async fn delete(&self, ledger: LedgerId, part: Txn) -> Result<(), DeleteError> {
+        let _ = part;
+        Err(DeleteError::Unavailable {
+            ledger,
+            members: Default::default(),
+        })
+    }
+
+    /// Seals a ledger that recovery cannot close, at the exclusive end `up_to`, or at the end of what is found; what that may
+    /// have lost is recorded in its metadata (storage.md R14). An operator's word: never called by itself.
+    ///
+    /// # Errors
+    /// [`RecoverError`]. Safe to drop and to repeat.
+    pub async fn accept_loss(
+        &self,
+        ledger: LedgerId,
+        up_to: Option<EntryId>,
+    ) -> Result<LedgerMetadata, RecoverError> {
+        let _ = up_to;
+        Err(RecoverError::NotFound { ledger })
+    }
+}

@@ -1,0 +1,1 @@
+//! Recovery of a ledger (storage.md R1–R14).
