@@ -19,6 +19,8 @@ mod error;
 mod header;
 mod place;
 mod record;
+#[cfg(test)]
+mod tests;
 mod varint;
 mod verify;
 

@@ -100,7 +100,7 @@ pub(super) fn check_count(header: &BatchHeader) -> Result<(), BatchError> {
 
 fn check_producer(header: &BatchHeader) -> Result<(), BatchError> {
     let why = match header.producer_id.0 {
-        ..=-2 => "a producer id is −1 or not negative",
+        ..=-2 => "a producer id is -1 or not negative",
         -1 if header.is_transactional() => "a transactional batch needs a producer id",
         -1 => return Ok(()),
         _ if header.producer_epoch < 0 => "a producer id needs an epoch",
