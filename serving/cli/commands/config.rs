@@ -1,0 +1,48 @@
+//! `hulse config`: what a node would start with.
+
+use crate::arguments::{ConfigCommand, Globals};
+use crate::config::{Loaded, Sources, load, reference, show};
+use crate::failure::{Failure, Stop};
+use crate::output::Output;
+
+/// Runs it.
+///
+/// # Errors
+/// The configuration has faults, or the output is closed.
+pub(crate) fn run(command: &ConfigCommand, globals: &Globals, output: Output) -> Result<(), Stop> {
+    match command {
+        ConfigCommand::Default => output.text(&reference()),
+        ConfigCommand::Show { origin } => {
+            let loaded = with_flags(globals, Vec::new())?;
+            output.text(&show(&loaded, *origin))
+        }
+        ConfigCommand::Check => {
+            with_flags(globals, Vec::new())?;
+            output.say("the configuration is valid");
+            Ok(())
+        }
+    }
+}
+
+/// The configuration of this process: file, environment, and these flags as (key, flag, text).
+///
+/// # Errors
+/// Every fault at once.
+pub(crate) fn with_flags(
+    globals: &Globals,
+    flags: Vec<(&'static str, &'static str, String)>,
+) -> Result<Loaded, Failure> {
+    let sources = Sources {
+        file: globals.config.clone(),
+        variables: std::env::vars_os()
+            .filter_map(|(name, text)| {
+                Some((
+                    name.into_string().ok()?,
+                    text.to_string_lossy().into_owned(),
+                ))
+            })
+            .collect(),
+        flags,
+    };
+    Ok(load(sources)?)
+}

@@ -1,0 +1,24 @@
+//! Configuration of a node: what stands in `hulse.toml`, in `conf.d`, in the environment and on the command line.
+//!
+//! Built-in defaults < `hulse.toml` < `conf.d/*.toml` (sorted) < `HULSE_A__B` < flags (operations.md C). Reading order: [`model`] (the
+//! values), [`keys`] (what is said about each), [`load`] (the layers), [`faults`] (everything that is wrong, at once), [`units`].
+//!
+//! # Invariants
+//! 1. An unknown key stops the start, wherever it stands, and all of them are named together with the nearest right one.
+//! 2. Sizes and durations carry a unit; a bare number is refused.
+//! 3. A loaded [`Config`] is valid and never changes.
+
+mod faults;
+mod keys;
+mod load;
+mod model;
+mod reference;
+#[cfg(test)]
+mod tests;
+mod units;
+
+pub(crate) use faults::ConfigFaults;
+pub(crate) use load::{Loaded, Sources, load};
+pub(crate) use model::Config;
+pub(crate) use reference::{reference, show};
+pub(crate) use units::{ByteSize, Period, SyncMode};

@@ -1,0 +1,203 @@
+//! The values: one struct per table of `hulse.toml`. Defaults are those of ARCHITECTURE §5.
+//!
+//! What each key means is said once, in [`super::keys`].
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hulse_proto::ledger::Quorums;
+use hulse_proto::limits::BATCH_BYTES_MAX;
+use serde::{Deserialize, Serialize};
+
+use super::units::{ByteSize, MemoryBudget, Period, SyncMode};
+
+/// Configuration of one node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Config {
+    pub(crate) node: Node,
+    pub(crate) listen: Listen,
+    pub(crate) broker: Broker,
+    pub(crate) bookie: Bookie,
+    pub(crate) memory: Memory,
+    pub(crate) security: Security,
+    pub(crate) log: Log,
+}
+
+/// `[node]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Node {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) name: String,
+}
+
+/// `[listen]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listen {
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) advertise: String,
+}
+
+/// `[broker]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Broker {
+    pub(crate) max_batch_size: ByteSize,
+    pub(crate) auto_create_topics: bool,
+    pub(crate) default_partitions: u32,
+    pub(crate) producer_expiry: Period,
+    pub(crate) ledger_roll_size: ByteSize,
+    pub(crate) ledger_roll_age: Period,
+    pub(crate) replication: Replication,
+}
+
+/// `[broker.replication]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Replication {
+    pub(crate) ensemble: u32,
+    pub(crate) write_quorum: u32,
+    pub(crate) ack_quorum: u32,
+}
+
+/// `[bookie]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bookie {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) sync: SyncMode,
+    pub(crate) log_file_size: ByteSize,
+    pub(crate) queue_size: ByteSize,
+}
+
+/// `[memory]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    pub(crate) budget: MemoryBudget,
+}
+
+/// `[security]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Security {
+    pub(crate) allow_anonymous: bool,
+}
+
+/// `[log]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Log {
+    pub(crate) level: String,
+    pub(crate) format: String,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            data_dir: "./hulse-data".into(),
+            name: "node-1".to_owned(),
+        }
+    }
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self {
+            grpc: SocketAddr::from(([127, 0, 0, 1], 7400)),
+            http: SocketAddr::from(([127, 0, 0, 1], 7480)),
+            advertise: "auto".to_owned(),
+        }
+    }
+}
+
+impl Default for Broker {
+    fn default() -> Self {
+        Self {
+            max_batch_size: ByteSize(BATCH_BYTES_MAX as u64),
+            auto_create_topics: true,
+            default_partitions: 1,
+            producer_expiry: Period(Duration::from_secs(24 * 3600)),
+            ledger_roll_size: ByteSize(1 << 30),
+            ledger_roll_age: Period(Duration::from_secs(4 * 3600)),
+            replication: Replication::default(),
+        }
+    }
+}
+
+impl Default for Replication {
+    fn default() -> Self {
+        Self {
+            ensemble: 1,
+            write_quorum: 1,
+            ack_quorum: 1,
+        }
+    }
+}
+
+impl Default for Bookie {
+    fn default() -> Self {
+        Self {
+            data_dir: "bookie".into(),
+            sync: SyncMode::Always,
+            log_file_size: ByteSize(256 << 20),
+            queue_size: ByteSize(64 << 20),
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            budget: MemoryBudget::Share(25),
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            level: "info".to_owned(),
+            format: "text".to_owned(),
+        }
+    }
+}
+
+impl Config {
+    /// The quorums of a cell that this node would make (ARCHITECTURE D4).
+    pub(crate) fn quorums(&self) -> Quorums {
+        let replication = &self.broker.replication;
+        Quorums {
+            ensemble: replication.ensemble,
+            write: replication.write_quorum,
+            ack: replication.ack_quorum,
+        }
+    }
+
+    /// What no single key can show: every fault, as (key, words).
+    pub(crate) fn validate(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        if !self.quorums().valid() {
+            let why = "quorums must be 1 <= ack_quorum <= write_quorum <= ensemble";
+            faults.push(("broker.replication.ensemble", why.to_owned()));
+        }
+        for (key, address) in [
+            ("listen.grpc", self.listen.grpc),
+            ("listen.http", self.listen.http),
+        ] {
+            if !address.ip().is_loopback() && !self.security.allow_anonymous {
+                faults.push((
+                    key,
+                    format!(
+                        "{address} can be reached from other machines and there is no authentication; \
+                         use a loopback address, or set security.allow_anonymous = true"
+                    ),
+                ));
+            }
+        }
+        if self.listen.grpc == self.listen.http && self.listen.grpc.port() != 0 {
+            let why = format!("{} is listen.grpc's address too", self.listen.http);
+            faults.push(("listen.http", why));
+        }
+        if self.bookie.data_dir.is_absolute() {
+            let why = "must be relative to node.data_dir, so that both move together";
+            faults.push(("bookie.data_dir", why.to_owned()));
+        }
+        faults
+    }
+}

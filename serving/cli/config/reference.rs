@@ -1,0 +1,56 @@
+//! A configuration as text: the reference with a comment per key, and the values in force with their origins.
+
+use std::fmt::Write as _;
+
+use figment::Figment;
+use figment::providers::Serialized;
+use figment::value::Value;
+
+use super::keys::{self, KEYS};
+use super::load::Loaded;
+use super::model::Config;
+
+/// A value as TOML writes it.
+fn toml(config: &Config, path: &str) -> String {
+    let value = Figment::from(Serialized::defaults(config)).find_value(path);
+    match value.expect("the table of keys names fields; a test compares them") {
+        Value::String(_, text) => format!("{text:?}"),
+        value => keys::shown(&value),
+    }
+}
+
+/// `hulse.toml` with every key at its default and what it does; parses back to the defaults.
+pub(crate) fn reference() -> String {
+    let config = Config::default();
+    let mut text = String::from("# Every key of hulse.toml at its default.\n");
+    by_table(&mut text, |text, name, key| {
+        let value = toml(&config, key.path);
+        let _ = writeln!(text, "# {}\n{name} = {value}", key.doc);
+    });
+    text
+}
+
+/// The values in force.
+pub(crate) fn show(loaded: &Loaded, origin: bool) -> String {
+    let mut text = String::new();
+    by_table(&mut text, |text, name, key| {
+        let value = format!("{name} = {}", toml(&loaded.config, key.path));
+        let _ = match origin {
+            true => writeln!(text, "{value:<44} # {}", loaded.origin(key.path)),
+            false => writeln!(text, "{value}"),
+        };
+    });
+    text
+}
+
+fn by_table(text: &mut String, mut write: impl FnMut(&mut String, &str, &keys::Key)) {
+    let mut table = "";
+    for key in KEYS {
+        let (of, name) = key.path.rsplit_once('.').unwrap_or(("", key.path));
+        if of != table {
+            table = of;
+            let _ = writeln!(text, "{}[{table}]", if text.is_empty() { "" } else { "\n" });
+        }
+        write(text, name, key);
+    }
+}

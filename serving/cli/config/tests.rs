@@ -1,0 +1,234 @@
+//! Tests of the layers: precedence, unknown keys, units, places.
+
+use std::collections::BTreeSet;
+
+use figment::providers::Serialized;
+use figment::{Profile, Provider as _};
+
+use super::faults::{ConfigFault, ConfigFaults, Place};
+use super::keys::{self, KEYS};
+use super::load::{Loaded, Sources, leaves, load};
+use super::model::Config;
+use super::reference::{reference, show};
+
+fn from_text(text: &str) -> Result<Loaded, ConfigFaults> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("hulse.toml");
+    std::fs::write(&file, text).unwrap();
+    load(Sources {
+        file: Some(file),
+        ..Sources::default()
+    })
+}
+
+fn faults(text: &str) -> Vec<ConfigFault> {
+    from_text(text).unwrap_err().0
+}
+
+/// Each key with its default, as `path = value` lines.
+fn defaults_by_key() -> Vec<(String, String)> {
+    let mut table = String::new();
+    let mut lines = Vec::new();
+    for line in reference()
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
+        match line.strip_prefix('[') {
+            Some(name) => table = name.trim_end_matches(']').to_owned(),
+            None => {
+                let (name, value) = line.split_once(" = ").unwrap();
+                lines.push((format!("{table}.{name}"), value.to_owned()));
+            }
+        }
+    }
+    lines
+}
+
+/// Drops, doubles or swaps one letter of the last name of a path.
+fn misspellings(path: &str) -> Vec<String> {
+    let (table, name) = path.rsplit_once('.').unwrap();
+    let middle = name.len() / 2;
+    let (head, tail) = name.split_at(middle);
+    vec![
+        format!("{table}.{head}{}", &tail[1..]),
+        format!("{table}.{head}{}{tail}", &tail[..1]),
+        format!("{table}.{head}x{}", &tail[1..]),
+        format!("x{table}.{name}"),
+    ]
+}
+
+#[test]
+fn table_of_keys_names_every_field_and_no_other() {
+    let of_table: BTreeSet<String> = KEYS.iter().map(|key| key.path.to_owned()).collect();
+    let data = Serialized::defaults(Config::default()).data().unwrap();
+    let of_struct: BTreeSet<String> = leaves(&data[&Profile::Default]).into_iter().collect();
+    assert_eq!(of_table, of_struct);
+}
+
+#[test]
+fn reference_parses_back_to_the_defaults() {
+    assert_eq!(from_text(&reference()).unwrap().config, Config::default());
+}
+
+#[test]
+fn misspelt_key_in_a_file_is_refused_with_the_right_one() {
+    for (path, value) in defaults_by_key() {
+        for wrong in misspellings(&path) {
+            let found = faults(&format!("{wrong} = {value}\n"));
+            assert_eq!(found.len(), 1, "{wrong}");
+            assert_eq!(found[0].nearest.as_deref(), Some(path.as_str()), "{wrong}");
+            assert_eq!(found[0].name, wrong);
+            assert!(matches!(found[0].place, Place::File(_, Some(1))), "{wrong}");
+        }
+    }
+}
+
+#[test]
+fn misspelt_variable_is_refused_with_the_right_one() {
+    for (path, value) in defaults_by_key() {
+        for wrong in misspellings(&path) {
+            let found = from_variable(&keys::variable(&wrong), &value)
+                .unwrap_err()
+                .0;
+            assert_eq!(found[0].nearest, Some(keys::variable(&path)), "{wrong}");
+        }
+    }
+}
+
+/// Loads variables over an empty file, so that no `hulse.toml` of the working directory is read.
+fn from_variable(name: &str, text: &str) -> Result<Loaded, ConfigFaults> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("hulse.toml");
+    std::fs::write(&file, "").unwrap();
+    load(Sources {
+        file: Some(file),
+        variables: vec![(name.to_owned(), text.to_owned())],
+        ..Sources::default()
+    })
+}
+
+#[test]
+fn all_faults_are_told_at_once_with_their_lines() {
+    let text = "[broker]\nmax_batch_size = 5\ndefault_partitons = 3\n\n[bookie]\nsync = \"never\"\n\
+                [colour]\nred = 1\ngreen = 2\n";
+    let told: Vec<String> = faults(text).iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 5, "{told:#?}");
+    for (line, words) in [
+        (":2: broker.max_batch_size", "with a unit"),
+        (":6: bookie.sync", "none of: always"),
+        (
+            ":3: broker.default_partitons",
+            "did you mean broker.default_partitions?",
+        ),
+        (":8: colour.red", "no such key"),
+        (":9: colour.green", "no such key"),
+    ] {
+        assert!(
+            told.iter()
+                .any(|told| told.contains(line) && told.contains(words)),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn value_outside_its_bounds_or_of_the_wrong_kind_is_refused() {
+    for (text, words) in [
+        ("broker.max_batch_size = \"64MiB\"", "outside 64KiB to 4MiB"),
+        ("broker.default_partitions = 0", "outside 1 to 10000"),
+        ("broker.default_partitions = -1", "whole number"),
+        ("broker.default_partitions = \"3\"", "whole number"),
+        ("broker.auto_create_topics = \"yes\"", "true or false"),
+        ("broker.producer_expiry = \"1s\"", "below the least"),
+        ("broker.producer_expiry = 30", "with a unit"),
+        ("broker = 3", "is a table"),
+        ("broker.max_batch_size.x = 1", "found a table"),
+        ("listen.grpc = \"localhost\"", "not ip:port"),
+        (
+            "listen.grpc = \"0.0.0.0:7400\"",
+            "reached from other machines",
+        ),
+        (
+            "listen.http = \"127.0.0.1:7400\"",
+            "listen.grpc's address too",
+        ),
+        ("listen.advertise = \"here\"", "not host:port"),
+        ("log.format = \"xml\"", "none of: text, json"),
+        ("node.name = \"a b\"", "only [A-Za-z0-9._-]"),
+        ("node.data_dir = \"\"", "must not be empty"),
+        ("memory.budget = \"95%\"", "1% to 90%"),
+        ("broker.replication.ack_quorum = 2", "1 <= ack_quorum"),
+        ("bookie.data_dir = \"/x\"", "relative"),
+        ("[broker\nx = 1", "is not TOML"),
+    ] {
+        let told = from_text(text).expect_err(text).to_string();
+        assert!(told.contains(words), "{text}: {told}");
+    }
+}
+
+#[test]
+fn later_layer_wins_and_the_origin_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("hulse.toml");
+    let more = directory.path().join("conf.d");
+    std::fs::create_dir(&more).unwrap();
+    std::fs::write(
+        &file,
+        "[broker]\ndefault_partitions = 2\nmax_batch_size = \"1MiB\"\n",
+    )
+    .unwrap();
+    std::fs::write(more.join("20.toml"), "broker.default_partitions = 4\n").unwrap();
+    std::fs::write(more.join("10.toml"), "broker.default_partitions = 3\n").unwrap();
+    std::fs::write(more.join("30.txt"), "broker.default_partitions = 9\n").unwrap();
+    let variables = [
+        ("HULSE_NODE__NAME", "7"),
+        ("HULSE_BROKER__AUTO_CREATE_TOPICS", "false"),
+    ];
+    let loaded = load(Sources {
+        file: Some(file),
+        variables: variables
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .to_vec(),
+        flags: vec![("listen.grpc", "--grpc", "127.0.0.1:1".to_owned())],
+    })
+    .unwrap();
+    let config = &loaded.config;
+    assert_eq!(config.broker.default_partitions, 4);
+    assert_eq!(config.broker.max_batch_size.0, 1 << 20);
+    assert_eq!(
+        (config.node.name.as_str(), config.broker.auto_create_topics),
+        ("7", false)
+    );
+    let shown = show(&loaded, true);
+    for (name, origin) in [
+        ("max_batch_size", "hulse.toml:3"),
+        ("default_partitions", "20.toml:1"),
+        ("name", "environment variable HULSE_NODE__NAME"),
+        ("grpc", "flag --grpc"),
+        ("http", "default"),
+    ] {
+        let line = shown
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} =")))
+            .unwrap();
+        assert!(line.ends_with(origin), "{line}");
+    }
+}
+
+#[test]
+fn named_file_that_is_missing_is_refused() {
+    let sources = Sources {
+        file: Some("/nonexistent/hulse.toml".into()),
+        ..Sources::default()
+    };
+    let told = load(sources).unwrap_err().to_string();
+    assert!(told.contains("/nonexistent/hulse.toml: "), "{told}");
+}
+
+#[test]
+fn variables_of_tests_and_globals_are_no_keys() {
+    for name in ["HULSE_TEST_REPORT", "HULSE_LONG", "HULSE_SERVER", "PATH"] {
+        let loaded = from_variable(name, "x").unwrap();
+        assert_eq!(loaded.config, Config::default());
+    }
+}

@@ -1,0 +1,209 @@
+//! Where words and data go: data to standard output as a table or as JSON, words to standard error.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::failure::Stop;
+
+/// How data are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Shape {
+    /// Columns for a person.
+    Table,
+    /// JSON for a program; streams are one object a line.
+    Json,
+}
+
+/// How to write, from the globals.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    /// Of data.
+    pub(crate) shape: Shape,
+    /// Words are left out.
+    pub(crate) quiet: bool,
+    /// Words may have colour.
+    pub(crate) colour: bool,
+}
+
+/// Rows under their headings. A column whose cells are all numbers stands to the right.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub(crate) fn new(headings: &[&'static str]) -> Self {
+        Self {
+            headings: headings.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row of as many cells as there are headings.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.headings.len());
+        self.rows.push(cells);
+    }
+
+    /// The text, with a newline after each row and no spaces at line ends.
+    pub(crate) fn render(&self) -> String {
+        let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
+        let columns: Vec<(usize, bool)> = (0..self.headings.len())
+            .map(|column| {
+                let cells = self
+                    .rows
+                    .iter()
+                    .map(|row| cell(row, column).chars().count());
+                let width = cells
+                    .chain([self.headings[column].len()])
+                    .max()
+                    .unwrap_or(0);
+                let right = self.rows.iter().all(|row| is_number(&cell(row, column)));
+                (width, right && !self.rows.is_empty())
+            })
+            .collect();
+        let line = |cells: Vec<String>| {
+            let padded: Vec<String> = cells
+                .iter()
+                .zip(&columns)
+                .map(|(cell, (width, right))| match right {
+                    true => format!("{cell:>width$}"),
+                    false => format!("{cell:<width$}"),
+                })
+                .collect();
+            format!("{}\n", padded.join("  ").trim_end())
+        };
+        let headings = self.headings.iter().map(ToString::to_string).collect();
+        let mut text = line(headings);
+        text.extend(self.rows.iter().map(|row| line(row.clone())));
+        text
+    }
+}
+
+fn is_number(cell: &str) -> bool {
+    let mut chars = cell.chars();
+    let first = chars.next();
+    cell == "-" || first.is_some_and(|c| c.is_ascii_digit()) && !cell.contains(':')
+}
+
+/// A whole number with commas between thousands.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Bytes for a person: three digits and a unit.
+pub(crate) fn bytes(number: u64) -> String {
+    let mut value = number as f64;
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match (unit, value) {
+        (0, _) => format!("{number} B"),
+        (_, 100.0..) => format!("{value:.0} {}", units[unit]),
+        _ => format!("{value:.1} {}", units[unit]),
+    }
+}
+
+impl Output {
+    /// Writes data: `value` as JSON, or the table made of it.
+    ///
+    /// # Errors
+    /// The reader is gone, or the output cannot be written.
+    pub(crate) fn data<T: Serialize>(
+        &self,
+        value: &T,
+        table: impl FnOnce(&T) -> Table,
+    ) -> Result<(), Stop> {
+        let text = match self.shape {
+            Shape::Table => table(value).render(),
+            Shape::Json => {
+                let json = serde_json::to_string_pretty(value);
+                format!("{}\n", json.expect("our own types have text keys"))
+            }
+        };
+        self.text(&text)
+    }
+
+    /// Writes text that is data.
+    ///
+    /// # Errors
+    /// As [`Output::data`].
+    pub(crate) fn text(&self, text: &str) -> Result<(), Stop> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        Ok(())
+    }
+
+    /// Says something to a person, unless they asked for silence.
+    pub(crate) fn say(&self, words: &str) {
+        if !self.quiet {
+            self.tell(words);
+        }
+    }
+
+    /// Says something that must not be missed. A closed standard error is no reason to fail.
+    pub(crate) fn tell(&self, words: &str) {
+        let _ = writeln!(io::stderr().lock(), "{words}");
+    }
+
+    /// Words in red where colour is wanted.
+    pub(crate) fn red(&self, words: &str) -> String {
+        match self.colour {
+            true => format!("\x1b[1;31m{words}\x1b[0m"),
+            false => words.to_owned(),
+        }
+    }
+}
+
+/// True when standard error is a terminal that wants colour.
+pub(crate) fn wants_colour(no_color: bool) -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !no_color && !refused && io::stderr().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_aligns_numbers_right_and_text_left() {
+        let mut table = Table::new(&["TOPIC", "PARTS", "STATE"]);
+        table.row(vec!["a".into(), "8".into(), "active".into()]);
+        table.row(vec!["longer-name".into(), "1,000".into(), "-".into()]);
+        let expected = "TOPIC        PARTS  STATE\n\
+                        a                8  active\n\
+                        longer-name  1,000  -\n";
+        assert_eq!(table.render(), expected);
+        assert_eq!(Table::new(&["A", "B"]).render(), "A  B\n");
+    }
+
+    #[test]
+    fn numbers_are_written_for_a_person() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (336_776, "336,776"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+        for (number, text) in [(96, "96 B"), (1536, "1.5 KiB"), (2_254_857_830, "2.1 GiB")] {
+            assert_eq!(bytes(number), text);
+        }
+    }
+}
