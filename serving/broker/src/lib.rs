@@ -1,1 +1,28 @@
-//! Under construction.
+//! `serving-broker`: partitions, topics, and the gRPC listener. A broker has no disk; everything it knows is a fold of ledgers
+//! and metadata (ARCHITECTURE D3).
+//!
+//! Main path of a record: `listener` (authorise, decode) → [`PartitionHandle::produce`] (checks) → `partition::core` (sequence,
+//! offset, coalesce) → `bookie_client::LedgerWriter` → back to `partition::core` (apply, answer) → `listener`.
+//!
+//! # Invariants
+//! 1. One task per open partition judges, numbers and appends; what it answers as stored is confirmed by an ack quorum.
+//! 2. The confirmed state changes only by `LogState::apply`, live and in replay alike.
+//! 3. A partition whose append has an unknown fate stops; the next take-over decides the fate by recovery before it serves.
+//! 4. A partition task never awaits another partition, coordinator or broker (ARCHITECTURE D3).
+//!
+//! Reading order: `owner` (which partitions are open), `partition` (one of them), `log` and `state` (its two chains), `topics`,
+//! `listener`.
+
+mod clock;
+mod config;
+mod keys;
+mod log;
+mod owner;
+mod partition;
+pub mod state;
+mod storage_fault;
+
+pub use config::BrokerConfig;
+pub use log::{ReadBatch, ReadChunk, SkipReason};
+pub use owner::{LedgerView, Partitions, PartitionsConfig};
+pub use partition::{LogOffsets, PartitionHandle, ProduceFuture, Produced};

@@ -1,0 +1,48 @@
+//! What a broker is told at start.
+
+use std::time::Duration;
+
+use hulse_proto::id::NodeName;
+
+/// Settings of one broker. Values only; collaborators go through constructors.
+#[derive(Debug, Clone)]
+pub struct BrokerConfig {
+    /// Its name; kept in `part/` keys and answered to clients.
+    pub name: NodeName,
+    /// "host:port" under which clients reach its gRPC listener.
+    pub advertised: String,
+    /// Largest record batch taken, bytes (at most `limits::BATCH_BYTES_MAX`).
+    pub max_batch_bytes: usize,
+    /// Bytes of produce requests that may be in the broker at once; more are not read from the sockets.
+    pub ingress_bytes: usize,
+    /// Partitions of a topic made without a count.
+    pub default_partitions: u32,
+    /// Whether a producer's look-up makes a missing topic.
+    pub auto_create_topics: bool,
+    /// An idle producer's state is forgotten after this long (ARCHITECTURE §5: 24 h).
+    pub producer_expiry: Duration,
+    /// A log ledger is rolled at this size.
+    pub ledger_roll_bytes: u64,
+    /// A log ledger with data is rolled at this age.
+    pub ledger_roll_age: Duration,
+    /// Bytes of recent entries kept in memory over all partitions.
+    pub tail_cache_bytes: usize,
+}
+
+impl BrokerConfig {
+    /// The defaults of ARCHITECTURE §5 for a broker of this name and address.
+    pub fn new(name: NodeName, advertised: impl Into<String>) -> Self {
+        Self {
+            name,
+            advertised: advertised.into(),
+            max_batch_bytes: hulse_proto::limits::BATCH_BYTES_MAX,
+            ingress_bytes: 64 << 20,
+            default_partitions: 1,
+            auto_create_topics: true,
+            producer_expiry: Duration::from_secs(24 * 3600),
+            ledger_roll_bytes: 1 << 30,
+            ledger_roll_age: Duration::from_secs(4 * 3600),
+            tail_cache_bytes: 64 << 20,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Metadata keys of partitions and their chains (storage.md, amendment "who holds what").
+
+use hulse_proto::id::PartitionId;
+use hulse_proto::ledger::LedgerKind;
+
+/// Owner epoch and log start of a partition. Never bound to a lease.
+pub(crate) fn partition_key(partition: PartitionId) -> String {
+    format!("part/{}/{:05}", partition.topic, partition.index)
+}
+
+/// All chunks of one chain.
+pub(crate) fn chain_prefix(partition: PartitionId, kind: LedgerKind) -> String {
+    let kind = match kind {
+        LedgerKind::Log => "log",
+        LedgerKind::State => "state",
+    };
+    format!("chain/{}/{:05}/{kind}/", partition.topic, partition.index)
+}
+
+/// One chunk; zero-padded so that chunks list in order.
+pub(crate) fn chain_key(partition: PartitionId, kind: LedgerKind, chunk: u64) -> String {
+    format!("{}{chunk:010}", chain_prefix(partition, kind))
+}

@@ -1,0 +1,16 @@
+//! The log of a partition as a chain of ledgers: linking, finding and reading.
+//!
+//! `chain` is the list of ledgers in metadata (both of the log and of the state), `view` what the owner knows of the log's
+//! ledgers and recent entries, `reader` answers reads from it.
+
+mod chain;
+mod index;
+mod reader;
+mod tail;
+mod view;
+
+pub(crate) use chain::{Chain, ChainError};
+pub(crate) use reader::LogReader;
+pub use reader::{ReadBatch, ReadChunk, SkipReason};
+pub(crate) use tail::{LogEntry, TailBudget};
+pub(crate) use view::{LedgerSpan, LogView};

@@ -1,0 +1,102 @@
+//! What the owner knows of its log: ledgers in order, the ends, the tail. Shared by the task (writes) and readers (look).
+
+use bookie_client::LedgerReader;
+use hulse_proto::id::{EntryId, LedgerId, Offset};
+
+use super::TailBudget;
+use super::index::EntryIndex;
+use super::tail::{LogEntry, Tail};
+use crate::partition::LogOffsets;
+
+/// One ledger of the log.
+pub(crate) struct LedgerSpan {
+    pub(crate) ledger: LedgerId,
+    pub(crate) base: Offset,
+    /// The offsets `[gap_start, base)` were lost (storage.md R14, amendment to M1).
+    pub(crate) gap_start: Option<Offset>,
+    /// Exclusive; of the open ledger: what is confirmed.
+    pub(crate) end: Offset,
+    /// Exclusive; of the open ledger: what is confirmed.
+    pub(crate) end_entry: EntryId,
+    pub(crate) bytes: u64,
+    pub(crate) reader: LedgerReader,
+    pub(crate) index: EntryIndex,
+}
+
+impl LedgerSpan {
+    /// A ledger with `end_entry` entries that hold the offsets `base..end`.
+    pub(crate) fn new(ledger: LedgerId, base: Offset, reader: LedgerReader) -> Self {
+        let index = EntryIndex::starting_at(base);
+        Self {
+            ledger,
+            base,
+            gap_start: None,
+            end: base,
+            end_entry: EntryId(0),
+            bytes: 0,
+            reader,
+            index,
+        }
+    }
+}
+
+/// The log.
+pub(crate) struct LogView {
+    pub(super) ledgers: Vec<LedgerSpan>,
+    pub(super) tail: Tail,
+    offsets: LogOffsets,
+}
+
+impl LogView {
+    /// A log of these ledgers. `end` is the high watermark; above the last ledger's end after a recorded loss.
+    pub(crate) fn new(
+        ledgers: Vec<LedgerSpan>,
+        log_start: Offset,
+        end: Offset,
+        budget: TailBudget,
+    ) -> Self {
+        let stored_bytes = ledgers.iter().map(|span| span.bytes).sum();
+        let offsets = LogOffsets {
+            log_start,
+            high_watermark: end,
+            stored_bytes,
+        };
+        Self {
+            ledgers,
+            tail: Tail::new(budget),
+            offsets,
+        }
+    }
+
+    /// The ends, now.
+    pub(crate) fn offsets(&self) -> LogOffsets {
+        self.offsets
+    }
+
+    /// A new open ledger follows.
+    pub(crate) fn push_ledger(&mut self, span: LedgerSpan) {
+        self.ledgers.push(span);
+    }
+
+    /// The next entry of the open ledger is confirmed. Answers the new ends.
+    pub(crate) fn confirm(&mut self, entry: LogEntry) -> LogOffsets {
+        let span = self
+            .ledgers
+            .last_mut()
+            .expect("an entry is confirmed only in a ledger that was pushed");
+        span.index.note_sparsely(entry.first, entry.entry);
+        span.end = entry.end;
+        span.end_entry = entry.entry.next();
+        span.bytes += entry.payload_len as u64;
+        self.offsets.high_watermark = entry.end;
+        self.offsets.stored_bytes += entry.payload_len as u64;
+        self.tail.push(entry);
+        self.offsets
+    }
+
+    /// The ledger that holds `offset`, or the first one after it when it lies in a gap.
+    pub(super) fn ledger_at(&self, offset: Offset) -> Option<usize> {
+        let index = self.ledgers.partition_point(|span| span.end <= offset);
+        (index < self.ledgers.len()).then_some(index)
+    }
+}

@@ -1,0 +1,386 @@
+//! Which partitions are open on this broker. Opening is single-flight and survives the request that asked for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bookie_client::LedgerClient;
+use bookie_metadata::{MetadataStore, Op, Txn, list_all};
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{EntryId, LedgerId, PartitionId};
+use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
+use hulse_proto::time::WallClock;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::config::BrokerConfig;
+use crate::keys::{chain_prefix, partition_key};
+use crate::log::{Chain, TailBudget};
+use crate::partition::{Collaborators, PartitionHandle, spawn, take_over};
+use crate::storage_fault;
+
+/// A failed opening is answered from memory for this long, so that clients' retries do not become a storm of take-overs.
+const FAILED_FOR: Duration = Duration::from_millis(200);
+
+/// What [`Partitions::new`] needs besides the settings.
+pub struct PartitionsConfig {
+    /// The metadata store.
+    pub metadata: Arc<dyn MetadataStore>,
+    /// Ledgers.
+    pub client: LedgerClient,
+    /// The wall.
+    pub clock: Arc<dyn WallClock>,
+    /// This start of the broker.
+    pub boot: Uuid,
+}
+
+/// A ledger of a partition, for people.
+#[derive(Debug, Clone)]
+pub struct LedgerView {
+    /// Which.
+    pub ledger: LedgerId,
+    /// Of which chain.
+    pub kind: LedgerKind,
+    /// What metadata says; `None` when it is gone.
+    pub metadata: Option<LedgerMetadata>,
+}
+
+#[derive(Default)]
+struct Slot {
+    open: Option<PartitionHandle>,
+    failed: Option<(Instant, Fault)>,
+}
+
+#[derive(Default)]
+struct Slots {
+    all: BTreeMap<PartitionId, Arc<tokio::sync::Mutex<()>>>,
+    state: BTreeMap<PartitionId, Slot>,
+    deleted: BTreeSet<PartitionId>,
+    stopping: bool,
+}
+
+/// Every partition this broker may open. Cheap to clone.
+#[derive(Clone)]
+pub struct Partitions {
+    with: Arc<Collaborators>,
+    slots: Arc<Mutex<Slots>>,
+}
+
+impl Partitions {
+    /// None open yet.
+    pub fn new(config: &BrokerConfig, parts: PartitionsConfig) -> Self {
+        let with = Collaborators {
+            metadata: parts.metadata,
+            client: parts.client,
+            clock: parts.clock,
+            tail: TailBudget::new(config.tail_cache_bytes),
+            broker: config.name.clone(),
+            boot: parts.boot,
+            producer_expiry: config.producer_expiry,
+            roll_bytes: config.ledger_roll_bytes,
+            roll_age: config.ledger_roll_age,
+            max_batch_bytes: config.max_batch_bytes,
+        };
+        Self {
+            with: Arc::new(with),
+            slots: Arc::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        self.slots
+            .lock()
+            .expect("no code panics while it holds this lock")
+    }
+
+    /// Opens by take-over on first use, or after the last handle ended; else answers the open handle. The caller has checked that
+    /// the topic exists and has this partition. Cancel-safe: the take-over goes on for the next one who asks.
+    ///
+    /// # Errors
+    /// METADATA_UNAVAILABLE, STORAGE_UNAVAILABLE, PARTITION_LOADING, SHUTTING_DOWN (retry); PARTITION_MOVED; TOPIC_DELETING;
+    /// DATA_DAMAGED (an operator must look).
+    pub async fn open(&self, partition: PartitionId) -> Result<PartitionHandle, Fault> {
+        if let Some(handle) = self.opened(partition) {
+            return Ok(handle);
+        }
+        let this = self.clone();
+        let opening = tokio::spawn(async move { this.open_once(partition).await });
+        opening.await.unwrap_or_else(|error| {
+            let why = format!("opening partition {partition} ended by itself: {error}");
+            Err(Fault::new(Reason::Internal, why))
+        })
+    }
+
+    async fn open_once(&self, partition: PartitionId) -> Result<PartitionHandle, Fault> {
+        let turn = self.lock().all.entry(partition).or_default().clone();
+        let _turn = turn.lock().await;
+        if let Some(handle) = self.opened(partition) {
+            return Ok(handle);
+        }
+        self.may_open(partition)?;
+        let result = take_over(&self.with, partition).await;
+        // A close or deletion that came meanwhile has set its mark under the same lock as this look.
+        self.may_open(partition)?;
+        let mut slots = self.lock();
+        let slot = slots.state.entry(partition).or_default();
+        match result {
+            Ok(taken) => {
+                tracing::debug!(%partition, epoch = %taken.settings.epoch, replayed = taken.replayed, "partition is open");
+                let handle = spawn(self.with.clone(), taken);
+                slot.open = Some(handle.clone());
+                slot.failed = None;
+                Ok(handle)
+            }
+            Err(fault) => {
+                slot.failed = Some((Instant::now(), fault.clone()));
+                Err(fault)
+            }
+        }
+    }
+
+    fn may_open(&self, partition: PartitionId) -> Result<(), Fault> {
+        let slots = self.lock();
+        if slots.stopping {
+            return Err(Fault::new(
+                Reason::ShuttingDown,
+                "broker is going down; retry at another one",
+            ));
+        }
+        if slots.deleted.contains(&partition) {
+            return Err(Fault::new(
+                Reason::TopicDeleting,
+                "the topic is being deleted",
+            ));
+        }
+        match slots
+            .state
+            .get(&partition)
+            .and_then(|slot| slot.failed.as_ref())
+        {
+            Some((at, fault)) if at.elapsed() < FAILED_FOR => {
+                Err(fault.clone().retry_after(FAILED_FOR))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The open handle, if there is one that still serves.
+    pub fn opened(&self, partition: PartitionId) -> Option<PartitionHandle> {
+        let slots = self.lock();
+        slots
+            .state
+            .get(&partition)?
+            .open
+            .clone()
+            .filter(|handle| handle.ended().is_none())
+    }
+
+    /// How many serve.
+    pub fn open_count(&self) -> usize {
+        let slots = self.lock();
+        slots
+            .state
+            .values()
+            .filter(|slot| {
+                slot.open
+                    .as_ref()
+                    .is_some_and(|open| open.ended().is_none())
+            })
+            .count()
+    }
+
+    /// The fault that keeps a partition from opening, if the last try failed.
+    pub fn last_fault(&self, partition: PartitionId) -> Option<Fault> {
+        self.lock()
+            .state
+            .get(&partition)?
+            .failed
+            .as_ref()
+            .map(|(_, fault)| fault.clone())
+    }
+
+    /// Stops serving one partition; everyone who waits there gets `why`. With TOPIC_DELETING or TOPIC_NOT_FOUND it never opens
+    /// again on this broker.
+    pub async fn close(&self, partition: PartitionId, why: Fault) {
+        let turn = {
+            let mut slots = self.lock();
+            if matches!(why.reason, Reason::TopicDeleting | Reason::TopicNotFound) {
+                slots.deleted.insert(partition);
+            }
+            slots.all.entry(partition).or_default().clone()
+        };
+        let _turn = turn.lock().await;
+        let handle = self
+            .lock()
+            .state
+            .get_mut(&partition)
+            .and_then(|slot| slot.open.take());
+        if let Some(handle) = handle {
+            handle.stop(why).await;
+        }
+    }
+
+    /// Stops all of them: what was sent is confirmed, ledgers are closed, nothing opens any more.
+    pub async fn close_all(&self) {
+        let open: Vec<PartitionHandle> = {
+            let mut slots = self.lock();
+            slots.stopping = true;
+            slots
+                .state
+                .values_mut()
+                .filter_map(|slot| slot.open.take())
+                .collect()
+        };
+        let why = Fault::new(
+            Reason::ShuttingDown,
+            "broker is going down; retry at another one",
+        );
+        futures::future::join_all(open.iter().map(|handle| handle.stop(why.clone()))).await;
+    }
+
+    /// Removes a partition's ledgers, chains and key. Idempotent; goes on where an earlier try stopped.
+    ///
+    /// # Errors
+    /// A retryable fault; what was removed stays removed.
+    pub async fn delete_data(&self, partition: PartitionId) -> Result<(), Fault> {
+        let gone = Fault::new(Reason::TopicDeleting, "the topic is being deleted");
+        self.close(partition, gone).await;
+        let metadata = &*self.with.metadata;
+        for kind in [LedgerKind::Log, LedgerKind::State] {
+            let chain = Chain::load(metadata, partition, kind)
+                .await
+                .map_err(|error| storage_fault::chain(&error))?;
+            for link in chain.links() {
+                self.delete_ledger(LedgerId(link.ledger)).await?;
+            }
+            let items = list_all(metadata, &chain_prefix(partition, kind)).await;
+            for item in items.map_err(|error| storage_fault::metadata(&error))? {
+                self.delete_key(item.key).await?;
+            }
+        }
+        self.delete_key(partition_key(partition)).await
+    }
+
+    async fn delete_ledger(&self, ledger: LedgerId) -> Result<(), Fault> {
+        let client = &self.with.client;
+        let state = client
+            .describe(ledger)
+            .await
+            .map_err(|error| storage_fault::metadata(&error))?;
+        match state.map(|(metadata, _)| metadata.state) {
+            None => return Ok(()),
+            Some(LedgerState::Open | LedgerState::InRecovery) => {
+                let recovered = client.recover(ledger, Txn::default()).await;
+                if let Err(error) = recovered {
+                    // Nobody will read it again, so a damaged one is sealed at what is found.
+                    tracing::debug!(%ledger, %error, "ledger of a deleted topic is sealed with a loss");
+                    let sealed = client.accept_loss(ledger, None).await;
+                    sealed.map_err(|error| storage_fault::recover(ledger, &error))?;
+                }
+            }
+            Some(LedgerState::Closed | LedgerState::Deleting) => {}
+        }
+        client
+            .delete(ledger, Txn::default())
+            .await
+            .map_err(|error| storage_fault::delete(&error))
+    }
+
+    async fn delete_key(&self, key: String) -> Result<(), Fault> {
+        let txn = Txn {
+            compares: vec![],
+            ops: vec![Op::Delete { key }],
+        };
+        self.with
+            .metadata
+            .txn(txn)
+            .await
+            .map(|_| ())
+            .map_err(|error| storage_fault::metadata(&error))
+    }
+
+    /// Finishes deletions that a crash cut short between a ledger's mark and its end. Run once after start.
+    ///
+    /// # Errors
+    /// The first fault; the rest is left for the next start.
+    pub async fn sweep_deleting(&self) -> Result<usize, Fault> {
+        let items = list_all(&*self.with.metadata, "ledger/")
+            .await
+            .map_err(|error| storage_fault::metadata(&error))?;
+        let mut swept = 0;
+        for item in items {
+            let deleting = LedgerMetadata::decode(&item.value)
+                .is_ok_and(|found| found.state == LedgerState::Deleting);
+            let number = item
+                .key
+                .rsplit('/')
+                .next()
+                .and_then(|number| number.parse().ok());
+            if let (true, Some(number)) = (deleting, number) {
+                self.delete_ledger(LedgerId(number)).await?;
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+
+    /// The operator's word (storage.md R14): a ledger that cannot be recovered is sealed at `up_to`, or at what is found. The
+    /// partition may open afterwards; the gap is recorded by its next ledger.
+    ///
+    /// # Errors
+    /// LEDGER_NOT_FOUND; PRECONDITION_FAILED when the ledger is not damaged; what recovery says.
+    pub async fn accept_loss(
+        &self,
+        ledger: LedgerId,
+        up_to: Option<EntryId>,
+    ) -> Result<LedgerMetadata, Fault> {
+        let found = self
+            .with
+            .client
+            .describe(ledger)
+            .await
+            .map_err(|error| storage_fault::metadata(&error))?;
+        let Some((metadata, _)) = found else {
+            let why =
+                format!("ledger {ledger} does not exist; `hulse ledgers list` shows those that do");
+            return Err(Fault::new(Reason::LedgerNotFound, why));
+        };
+        if metadata.state != LedgerState::InRecovery {
+            let why = format!(
+                "ledger {ledger} is {:?}, only one whose recovery is stuck can lose records",
+                metadata.state
+            );
+            return Err(Fault::new(Reason::PreconditionFailed, why));
+        }
+        let sealed = self.with.client.accept_loss(ledger, up_to).await;
+        let sealed = sealed.map_err(|error| storage_fault::recover(ledger, &error))?;
+        if let Some(slot) = self.lock().state.get_mut(&metadata.partition) {
+            slot.failed = None;
+        }
+        Ok(sealed)
+    }
+
+    /// The ledgers of both chains, oldest first.
+    ///
+    /// # Errors
+    /// METADATA_UNAVAILABLE.
+    pub async fn ledgers(&self, partition: PartitionId) -> Result<Vec<LedgerView>, Fault> {
+        let mut views = Vec::new();
+        for kind in [LedgerKind::Log, LedgerKind::State] {
+            let chain = Chain::load(&*self.with.metadata, partition, kind).await;
+            for link in chain.map_err(|error| storage_fault::chain(&error))?.links() {
+                let ledger = LedgerId(link.ledger);
+                let found = self.with.client.describe(ledger).await;
+                let metadata = found
+                    .map_err(|error| storage_fault::metadata(&error))?
+                    .map(|(metadata, _)| metadata);
+                views.push(LedgerView {
+                    ledger,
+                    kind,
+                    metadata,
+                });
+            }
+        }
+        Ok(views)
+    }
+}

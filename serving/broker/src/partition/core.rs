@@ -1,0 +1,478 @@
+//! The partition's state machine: judges, numbers, coalesces, answers. No I/O, no clock, no task.
+//!
+//! # Invariants
+//! 1. Offsets are assigned in the order in which batches are accepted, without gaps (storage.md W1).
+//! 2. Judging looks at what was *accepted* (`accepted`), answering at what is *confirmed* (`state`): a duplicate of a batch that is
+//!    not durable yet waits for it and never gets a success from memory alone (serving.md C2.4).
+//! 3. After a failure nothing more is accepted or sent: entries of unknown fate are decided by the next take-over (C3).
+//!
+//! `T` names who waits for an answer: a channel in production, a number in simulation.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hulse_proto::batch::{self, BatchHeader};
+use hulse_proto::entry::{BatchInfo, EntryClass, EntryKind, Envelope, NewEntry};
+use hulse_proto::error::{Fate, Fault, Reason};
+use hulse_proto::id::{EntryId, Offset, OwnerEpoch, PartitionId};
+use hulse_proto::limits::ENTRY_BATCHES_MAX;
+use hulse_proto::time::TimestampMs;
+
+use super::handle::Produced;
+use crate::log::LogEntry;
+use crate::state::{MetaRecord, MetaState, PartitionState, Producers, Verdict};
+
+/// An entry is closed at this size; a single batch may be larger.
+const COALESCE_BYTES_MAX: usize = 2 << 20;
+/// With appends in flight, a further one is sent only when this much waits: small batches coalesce, large ones pipeline.
+const PIPELINE_BYTES_MIN: usize = 256 << 10;
+/// Entries sent and not confirmed.
+const IN_FLIGHT_MAX: usize = 8;
+/// A snapshot is due after so many confirmed entries (serving.md, amendment to C4.2) …
+const SNAPSHOT_ENTRIES: u64 = 10_000;
+/// … or bytes.
+const SNAPSHOT_BYTES: u64 = 64 << 20;
+/// After a snapshot failed, the next try waits this long.
+const SNAPSHOT_RETRY: TimestampMs = 5_000;
+
+/// What the state machine wants done, in order.
+#[derive(Debug)]
+pub(crate) enum Effect<T> {
+    /// Tell who waits.
+    Answer {
+        ticket: T,
+        result: Result<Produced, Fault>,
+    },
+    /// Append to the open log ledger.
+    Append(NewEntry),
+    /// Make the first log ledger of this owner; answer with `log_opened`.
+    OpenLog { base: Offset },
+    /// Close the log ledger after what was sent and make the next; answer with `log_opened`.
+    RollLog { base: Offset },
+    /// The entry is confirmed: readers may see it.
+    Confirmed(LogEntry),
+    /// Write these META bodies one right after the other; answer with `snapshot_done`.
+    Snapshot(Vec<MetaRecord>),
+}
+
+/// Fixed facts of an open partition.
+#[derive(Debug, Clone)]
+pub(crate) struct CoreSettings {
+    pub(crate) partition: PartitionId,
+    pub(crate) epoch: OwnerEpoch,
+    pub(crate) producer_expiry: Duration,
+    pub(crate) roll_bytes: u64,
+    pub(crate) roll_age: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ledger {
+    /// None yet: nothing was produced under this owner.
+    None,
+    /// Being made or rolled; entries wait.
+    Coming,
+    /// Takes entries.
+    Open,
+}
+
+#[derive(Debug)]
+struct Accepted<T> {
+    base: Offset,
+    header: BatchHeader,
+    parts: [Bytes; 2],
+    ticket: T,
+}
+
+#[derive(Debug)]
+struct InFlight<T> {
+    entry: LogEntry,
+    tickets: Vec<(Offset, T)>,
+}
+
+/// One open partition.
+#[derive(Debug)]
+pub(crate) struct PartitionCore<M, T> {
+    settings: CoreSettings,
+    /// Confirmed.
+    state: PartitionState<M>,
+    /// Producers as of the last accepted batch.
+    accepted: Producers,
+    next_offset: Offset,
+    sent_end: Offset,
+    last_append_time: TimestampMs,
+    running_max: TimestampMs,
+    queue: VecDeque<Accepted<T>>,
+    queue_bytes: usize,
+    in_flight: VecDeque<InFlight<T>>,
+    /// Duplicates of batches that are not confirmed yet, by the batch's base offset.
+    duplicates: BTreeMap<Offset, Vec<T>>,
+    ledger: Ledger,
+    ledger_bytes: u64,
+    ledger_opened_at: TimestampMs,
+    first_entry_pending: bool,
+    since_snapshot: (u64, u64),
+    snapshot_running: Option<(u64, u64)>,
+    snapshot_not_before: TimestampMs,
+    failed: Option<Fault>,
+    effects: Vec<Effect<T>>,
+}
+
+impl<M: MetaState, T> PartitionCore<M, T> {
+    /// A partition after its take-over. `replayed` is how many entries the replay read: the length the next one would have.
+    pub(crate) fn new(
+        settings: CoreSettings,
+        state: PartitionState<M>,
+        next_offset: Offset,
+        replayed: u64,
+    ) -> Self {
+        Self {
+            settings,
+            accepted: state.log.producers.clone(),
+            last_append_time: state.log.append_time,
+            running_max: state.log.running_max_timestamp,
+            state,
+            next_offset,
+            sent_end: next_offset,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            in_flight: VecDeque::new(),
+            duplicates: BTreeMap::new(),
+            ledger: Ledger::None,
+            ledger_bytes: 0,
+            ledger_opened_at: 0,
+            first_entry_pending: false,
+            since_snapshot: (replayed, 0),
+            snapshot_running: None,
+            snapshot_not_before: 0,
+            failed: None,
+            effects: Vec::new(),
+        }
+    }
+
+    /// What was confirmed.
+    pub(crate) fn state(&self) -> &PartitionState<M> {
+        &self.state
+    }
+
+    /// Takes what is to be done, in order.
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect<T>> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// True when nothing waits and nothing is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// Accepts or refuses one batch whose own checks have passed (serving.md C2.3–C2.6). Call [`PartitionCore::flush`] after a run.
+    pub(crate) fn produce(&mut self, header: BatchHeader, batch: &Bytes, ticket: T) {
+        if let Some(fault) = &self.failed {
+            let result = Err(not_applied(fault));
+            return self.effects.push(Effect::Answer { ticket, result });
+        }
+        match self.accepted.judge(&header) {
+            Verdict::Append => self.accept(header, batch, ticket),
+            Verdict::Refuse(fault) => self.effects.push(Effect::Answer {
+                ticket,
+                result: Err(fault),
+            }),
+            Verdict::Duplicate(stored) if stored.base < self.state.log.end => {
+                let produced = Produced {
+                    base_offset: stored.base,
+                    append_time: stored.append_time,
+                    duplicate: true,
+                };
+                self.effects.push(Effect::Answer {
+                    ticket,
+                    result: Ok(produced),
+                });
+            }
+            Verdict::Duplicate(stored) => {
+                self.duplicates.entry(stored.base).or_default().push(ticket)
+            }
+        }
+    }
+
+    fn accept(&mut self, header: BatchHeader, batch: &Bytes, ticket: T) {
+        let base = self.next_offset;
+        let parts = batch::place(batch, base, self.settings.epoch);
+        self.accepted
+            .apply(&batch_info(&header), base, self.last_append_time);
+        self.next_offset = Offset(base.0 + u64::from(header.span()));
+        self.queue_bytes += header.length as usize;
+        self.queue.push_back(Accepted {
+            base,
+            header,
+            parts,
+            ticket,
+        });
+    }
+
+    /// Sends what waits, as far as the ledger and the window allow. `now` is the owner's clock.
+    pub(crate) fn flush(&mut self, now: TimestampMs) {
+        if self.failed.is_some() || self.queue.is_empty() {
+            return;
+        }
+        match self.ledger {
+            Ledger::None => {
+                self.ledger = Ledger::Coming;
+                self.effects.push(Effect::OpenLog {
+                    base: self.sent_end,
+                });
+            }
+            Ledger::Coming => {}
+            Ledger::Open if self.roll_due(now) => {
+                self.ledger = Ledger::Coming;
+                self.effects.push(Effect::RollLog {
+                    base: self.sent_end,
+                });
+            }
+            Ledger::Open => {
+                while !self.queue.is_empty() && self.may_send() {
+                    self.send_entry(now);
+                }
+            }
+        }
+    }
+
+    fn roll_due(&self, now: TimestampMs) -> bool {
+        let age = now.saturating_sub(self.ledger_opened_at);
+        self.ledger_bytes >= self.settings.roll_bytes
+            || (self.ledger_bytes > 0 && age >= self.settings.roll_age.as_millis() as TimestampMs)
+    }
+
+    fn may_send(&self) -> bool {
+        let in_flight = self.in_flight.len();
+        in_flight == 0 || (in_flight < IN_FLIGHT_MAX && self.queue_bytes >= PIPELINE_BYTES_MIN)
+    }
+
+    fn send_entry(&mut self, now: TimestampMs) {
+        self.last_append_time = self.last_append_time.max(now);
+        let first = self.sent_end;
+        let (mut bytes, mut records) = (0, 0);
+        let (mut batches, mut body, mut tickets) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(next) = self.queue.front() {
+            let length = next.header.length as usize;
+            if !batches.is_empty()
+                && (bytes + length > COALESCE_BYTES_MAX || batches.len() == ENTRY_BATCHES_MAX)
+            {
+                break;
+            }
+            let next = self
+                .queue
+                .pop_front()
+                .expect("the front was just looked at");
+            bytes += length;
+            records += next.header.count;
+            self.running_max = self.running_max.max(next.header.max_timestamp);
+            batches.push(batch_info(&next.header));
+            body.extend(next.parts);
+            tickets.push((next.base, next.ticket));
+            self.sent_end = Offset(next.base.0 + u64::from(next.header.span()));
+        }
+        self.queue_bytes -= bytes;
+        self.accepted
+            .expire(self.last_append_time, self.settings.producer_expiry);
+        let envelope = Envelope {
+            kind: EntryKind::Data,
+            append_time: self.last_append_time,
+            running_max_timestamp: self.running_max,
+            batches,
+        };
+        let new = NewEntry {
+            class: EntryClass::Data,
+            first_offset: first,
+            offset_span: (self.sent_end.0 - first.0) as u32,
+            record_count: records,
+            envelope: envelope.encode(),
+            body,
+        };
+        let payload_len = new.payload_len();
+        self.ledger_bytes += payload_len as u64;
+        let entry = LogEntry {
+            entry: EntryId(0), // Named at confirmation.
+            first,
+            end: self.sent_end,
+            envelope: Arc::new(envelope),
+            body: new.body.clone(),
+            payload_len,
+        };
+        self.in_flight.push_back(InFlight { entry, tickets });
+        self.effects.push(Effect::Append(new));
+    }
+
+    /// A log ledger is ready: the first one, the next one, or (`fresh` = false) the old one, because a roll was not possible now.
+    pub(crate) fn log_opened(&mut self, fresh: bool, now: TimestampMs) {
+        self.ledger = Ledger::Open;
+        self.ledger_opened_at = now;
+        if fresh {
+            self.ledger_bytes = 0;
+            self.first_entry_pending = true;
+        } else {
+            // Asked again only after as much as a quarter of a ledger more.
+            self.ledger_bytes -= self.ledger_bytes.min(self.settings.roll_bytes / 4);
+        }
+        self.flush(now);
+    }
+
+    /// The oldest entry in flight is confirmed.
+    pub(crate) fn confirmed(&mut self, entry: EntryId, now: TimestampMs) {
+        let Some(InFlight {
+            entry: mut log_entry,
+            tickets,
+        }) = self.in_flight.pop_front()
+        else {
+            return;
+        };
+        log_entry.entry = entry;
+        let append_time = log_entry.envelope.append_time;
+        let (first, end) = (log_entry.first, log_entry.end);
+        self.state.apply_log(
+            first,
+            end,
+            &log_entry.envelope,
+            self.settings.producer_expiry,
+        );
+        self.since_snapshot.0 += 1;
+        self.since_snapshot.1 += log_entry.payload_len as u64;
+        self.effects.push(Effect::Confirmed(log_entry));
+        for (base_offset, ticket) in tickets {
+            let produced = Produced {
+                base_offset,
+                append_time,
+                duplicate: false,
+            };
+            self.effects.push(Effect::Answer {
+                ticket,
+                result: Ok(produced),
+            });
+        }
+        while let Some(entry) = self
+            .duplicates
+            .first_entry()
+            .filter(|entry| *entry.key() < end)
+        {
+            let (base_offset, waiting) = entry.remove_entry();
+            for ticket in waiting {
+                let produced = Produced {
+                    base_offset,
+                    append_time,
+                    duplicate: true,
+                };
+                self.effects.push(Effect::Answer {
+                    ticket,
+                    result: Ok(produced),
+                });
+            }
+        }
+        let first_of_ledger = std::mem::take(&mut self.first_entry_pending);
+        let due = first_of_ledger && !self.state.log.producers.is_empty();
+        self.snapshot_if(due, now);
+        self.flush(now);
+    }
+
+    /// Time passed: rolls by age and snapshots that failed before.
+    pub(crate) fn tick(&mut self, now: TimestampMs) {
+        if self.failed.is_some() {
+            return;
+        }
+        if self.ledger == Ledger::Open && self.in_flight.is_empty() && self.roll_due(now) {
+            self.ledger = Ledger::Coming;
+            self.effects.push(Effect::RollLog {
+                base: self.sent_end,
+            });
+        }
+        self.snapshot_if(false, now);
+    }
+
+    fn snapshot_if(&mut self, due: bool, now: TimestampMs) {
+        let long =
+            self.since_snapshot.0 >= SNAPSHOT_ENTRIES || self.since_snapshot.1 >= SNAPSHOT_BYTES;
+        if (due || long) && self.snapshot_running.is_none() && now >= self.snapshot_not_before {
+            self.snapshot_running = Some(std::mem::take(&mut self.since_snapshot));
+            let records = self
+                .state
+                .snapshot(self.settings.partition, self.settings.epoch);
+            self.effects.push(Effect::Snapshot(records));
+        }
+    }
+
+    /// The snapshot is confirmed, or was given up.
+    pub(crate) fn snapshot_done(&mut self, written: bool, now: TimestampMs) {
+        if let Some((entries, bytes)) = self.snapshot_running.take() {
+            if !written {
+                // Counted again, and due at once after the wait.
+                self.since_snapshot.0 += entries.max(SNAPSHOT_ENTRIES);
+                self.since_snapshot.1 += bytes;
+                self.snapshot_not_before = now + SNAPSHOT_RETRY;
+            }
+        }
+    }
+
+    /// Appending is over: what was sent is of unknown fate, what waits was certainly not written.
+    pub(crate) fn fail(&mut self, why: Fault) {
+        for InFlight { tickets, .. } in std::mem::take(&mut self.in_flight) {
+            for (_, ticket) in tickets {
+                let result = Err(Fault {
+                    fate: Fate::Unknown,
+                    ..why.clone()
+                });
+                self.effects.push(Effect::Answer { ticket, result });
+            }
+        }
+        for (_, waiting) in std::mem::take(&mut self.duplicates) {
+            for ticket in waiting {
+                let result = Err(Fault {
+                    fate: Fate::Unknown,
+                    ..why.clone()
+                });
+                self.effects.push(Effect::Answer { ticket, result });
+            }
+        }
+        for accepted in std::mem::take(&mut self.queue) {
+            let result = Err(not_applied(&why));
+            self.effects.push(Effect::Answer {
+                ticket: accepted.ticket,
+                result,
+            });
+        }
+        self.queue_bytes = 0;
+        self.failed = Some(why);
+    }
+}
+
+/// The same end for a batch that was certainly not written.
+fn not_applied(why: &Fault) -> Fault {
+    match why.reason {
+        Reason::StorageUnknown | Reason::StorageTimeout => {
+            let message = format!(
+                "partition is being opened again: {}; send the batch again",
+                why.message
+            );
+            Fault::new(Reason::PartitionLoading, message)
+        }
+        _ => Fault {
+            fate: Fate::NotApplied,
+            ..why.clone()
+        },
+    }
+}
+
+fn batch_info(header: &BatchHeader) -> BatchInfo {
+    BatchInfo {
+        length: header.length,
+        span: header.span(),
+        count: header.count,
+        producer_id: header.producer_id,
+        producer_epoch: header.producer_epoch,
+        attributes: header.attributes,
+        base_sequence: header.base_sequence,
+        max_timestamp: header.max_timestamp,
+        hash_min: 0,
+        hash_max: u16::MAX,
+        expires_at: 0,
+        base_timestamp: header.base_timestamp,
+    }
+}

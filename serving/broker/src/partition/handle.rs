@@ -1,0 +1,257 @@
+//! The door to an open partition. Cheap to clone; outlives the partition and then says why it ended.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, ready};
+
+use bytes::Bytes;
+use hulse_proto::batch::{self, BatchHeader};
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{Offset, OwnerEpoch, PartitionId, ProducerId};
+use hulse_proto::time::TimestampMs;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::log::{LogReader, ReadChunk};
+
+/// Bytes of batches that may wait in one partition before more are refused with OVERLOADED.
+const QUEUED_BYTES_MAX: usize = 128 << 20;
+
+/// Where the log begins and ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogOffsets {
+    /// Offset of the oldest record kept.
+    pub log_start: Offset,
+    /// 1 + the last offset that is durable with everything before it.
+    pub high_watermark: Offset,
+    /// Payload bytes of the log, without what replication adds.
+    pub stored_bytes: u64,
+}
+
+/// A stored batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Produced {
+    /// Offset of its first record.
+    pub base_offset: Offset,
+    /// The owner's clock when it was appended, ms since 1970.
+    pub append_time: TimestampMs,
+    /// It had been stored before; the rest is of the first copy.
+    pub duplicate: bool,
+}
+
+/// The answer to [`PartitionHandle::produce`], later. Dropping it drops the answer, not the batch.
+#[must_use = "a batch without a look at its answer may be lost without a word"]
+pub struct ProduceFuture {
+    answer: Result<oneshot::Receiver<Result<Produced, Fault>>, Option<Fault>>,
+    ended: Arc<Ended>,
+}
+
+impl Future for ProduceFuture {
+    type Output = Result<Produced, Fault>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        match &mut this.answer {
+            Ok(answer) => match ready!(Pin::new(answer).poll(cx)) {
+                Ok(result) => Poll::Ready(result),
+                Err(_) => {
+                    let mut fault = this.ended.fault();
+                    fault.fate = hulse_proto::error::Fate::Unknown;
+                    Poll::Ready(Err(fault))
+                }
+            },
+            Err(fault) => Poll::Ready(Err(fault.take().unwrap_or_else(|| this.ended.fault()))),
+        }
+    }
+}
+
+/// What a handle may ask its task.
+pub(crate) enum Command {
+    /// Append a batch that passed the checks which need no state.
+    Produce(ProduceCommand),
+    /// What is durable of a producer.
+    Producer {
+        producer: ProducerId,
+        answer: oneshot::Sender<Option<(i16, i32)>>,
+    },
+    /// End, with this word to everyone who waits.
+    Stop {
+        why: Fault,
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// A batch on its way into the log.
+pub(crate) struct ProduceCommand {
+    pub(crate) header: BatchHeader,
+    pub(crate) batch: Bytes,
+    pub(crate) answer: oneshot::Sender<Result<Produced, Fault>>,
+}
+
+/// Why a partition no longer serves here; set once by its task.
+#[derive(Default)]
+pub(crate) struct Ended(Mutex<Option<Fault>>);
+
+impl Ended {
+    pub(crate) fn set(&self, fault: Fault) {
+        self.0
+            .lock()
+            .expect("no code panics while it holds this lock")
+            .get_or_insert(fault);
+    }
+
+    pub(crate) fn get(&self) -> Option<Fault> {
+        self.0
+            .lock()
+            .expect("no code panics while it holds this lock")
+            .clone()
+    }
+
+    fn fault(&self) -> Fault {
+        self.get().unwrap_or_else(|| {
+            Fault::new(
+                Reason::Internal,
+                "partition task ended without a word; see the broker's log",
+            )
+        })
+    }
+}
+
+pub(crate) struct Shared {
+    pub(crate) id: PartitionId,
+    pub(crate) epoch: OwnerEpoch,
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    pub(crate) offsets: watch::Receiver<LogOffsets>,
+    pub(crate) ended: Arc<Ended>,
+    pub(crate) log: LogReader,
+    pub(crate) queued_bytes: Arc<AtomicUsize>,
+    pub(crate) max_batch_bytes: usize,
+}
+
+/// An open partition.
+#[derive(Clone)]
+pub struct PartitionHandle(pub(crate) Arc<Shared>);
+
+impl PartitionHandle {
+    /// Which.
+    pub fn id(&self) -> PartitionId {
+        self.0.id
+    }
+
+    /// The epoch under which this broker owns it.
+    pub fn leader_epoch(&self) -> OwnerEpoch {
+        self.0.epoch
+    }
+
+    /// Checks and enqueues one batch. Batches are judged and appended in the order of the calls; the answer comes after
+    /// durability.
+    ///
+    /// # Errors
+    /// BATCH_CORRUPT, BATCH_TOO_LARGE, INVALID_REQUEST (serving.md C2.2); FENCED_EPOCH, OUT_OF_ORDER_SEQUENCE,
+    /// SEQUENCE_OVERLAP (C2.3–C2.6); OVERLOADED; and with fate unknown STORAGE_UNKNOWN.
+    pub fn produce(&self, batch: Bytes) -> ProduceFuture {
+        let ended = self.0.ended.clone();
+        match self.enqueue(batch) {
+            Ok(answer) => ProduceFuture {
+                answer: Ok(answer),
+                ended,
+            },
+            Err(fault) => ProduceFuture {
+                answer: Err(fault),
+                ended,
+            },
+        }
+    }
+
+    fn enqueue(
+        &self,
+        batch: Bytes,
+    ) -> Result<oneshot::Receiver<Result<Produced, Fault>>, Option<Fault>> {
+        let header = batch::verify_produced(&batch, self.0.max_batch_bytes)
+            .map_err(|error| Some(Fault::new(error.reason(), error.to_string())))?;
+        if header.is_transactional() {
+            let why = "batch is transactional, and this broker has no transactions yet; send it without a transaction";
+            return Err(Some(Fault::new(Reason::InvalidRequest, why)));
+        }
+        let queued = self
+            .0
+            .queued_bytes
+            .fetch_add(batch.len(), Ordering::Relaxed);
+        if queued > QUEUED_BYTES_MAX {
+            self.0
+                .queued_bytes
+                .fetch_sub(batch.len(), Ordering::Relaxed);
+            let why = format!(
+                "{queued} bytes wait in partition {}; send slower",
+                self.0.id
+            );
+            return Err(Some(Fault::new(Reason::Overloaded, why)));
+        }
+        let (answer, receiver) = oneshot::channel();
+        let command = Command::Produce(ProduceCommand {
+            header,
+            batch,
+            answer,
+        });
+        self.0.commands.send(command).map_err(|_| None)?;
+        Ok(receiver)
+    }
+
+    /// What is durable of a producer: its epoch and last sequence.
+    ///
+    /// # Errors
+    /// The fault that ended the partition.
+    pub async fn producer(&self, producer: ProducerId) -> Result<Option<(i16, i32)>, Fault> {
+        let (answer, receiver) = oneshot::channel();
+        let sent = self.0.commands.send(Command::Producer { producer, answer });
+        if sent.is_err() {
+            return Err(self.0.ended.fault());
+        }
+        receiver.await.map_err(|_| self.0.ended.fault())
+    }
+
+    /// Where the log begins and ends, now.
+    pub fn offsets(&self) -> LogOffsets {
+        *self.0.offsets.borrow()
+    }
+
+    /// Changes whenever the high watermark moves; closes when the partition stops here.
+    pub fn watch(&self) -> watch::Receiver<LogOffsets> {
+        self.0.offsets.clone()
+    }
+
+    /// Why it no longer serves.
+    pub fn ended(&self) -> Option<Fault> {
+        self.0.ended.get()
+    }
+
+    /// Stops it; everyone who waits gets `why`. Answers when its task is gone.
+    pub(crate) async fn stop(&self, why: Fault) {
+        let (done, stopped) = oneshot::channel();
+        if self.0.commands.send(Command::Stop { why, done }).is_ok() {
+            // An error means that the task ended by itself meanwhile, which is what we want.
+            let _ = stopped.await;
+        }
+    }
+
+    /// Whole batches from the one that holds `start`, up to about `max_bytes` (at least one), below the high watermark. Empty
+    /// when `start` is the high watermark. Cancel-safe.
+    ///
+    /// # Errors
+    /// OFFSET_OUT_OF_RANGE with `log_start` and `high_watermark`; DATA_DAMAGED; STORAGE_UNAVAILABLE.
+    pub async fn read(&self, start: Offset, max_bytes: usize) -> Result<ReadChunk, Fault> {
+        self.0.log.read(start, max_bytes).await
+    }
+
+    /// The first record whose timestamp is at least `timestamp`: its offset and timestamp.
+    ///
+    /// # Errors
+    /// As [`PartitionHandle::read`].
+    pub async fn offset_at_time(
+        &self,
+        timestamp: TimestampMs,
+    ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
+        self.0.log.offset_at_time(timestamp).await
+    }
+}

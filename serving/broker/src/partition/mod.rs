@@ -1,0 +1,16 @@
+//! One open partition.
+//!
+//! [`PartitionHandle`] is what the listener holds; behind it one task (`task`) drives the state machine (`core`) which judges, numbers, coalesces
+//! and answers. `takeover` makes a partition ready, `snapshots` writes its state chain.
+
+mod core;
+mod handle;
+mod snapshots;
+mod takeover;
+mod task;
+#[cfg(test)]
+mod tests;
+
+pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
+pub(crate) use takeover::{Collaborators, take_over};
+pub(crate) use task::spawn;

@@ -1,0 +1,171 @@
+//! The state chain's writer: puts snapshots where the next owner finds them (ARCHITECTURE D2, D3).
+//!
+//! # Invariants
+//! 1. A state ledger begins with a complete snapshot; older ledgers are unlinked only after it is confirmed, by a transaction that
+//!    compares the owner's key, and deleted with that same transaction, so that no ledger is ever left without a link.
+//! 2. One snapshot at a time; its chunks are appended one right after the other.
+
+use bookie_client::{CreateError, LedgerWriter, NewLedger};
+use bookie_metadata::{Compare, Txn};
+use futures::future::try_join_all;
+use hulse_proto::entry::{EntryClass, EntryKind, Envelope, NewEntry};
+use hulse_proto::error::Fault;
+use hulse_proto::id::{LedgerId, Offset, OwnerEpoch, PartitionId};
+use hulse_proto::ledger::LedgerKind;
+use hulse_proto::time::TimestampMs;
+use hulse_proto::wire::metadata::ChainLink;
+
+use super::takeover::Collaborators;
+use crate::log::Chain;
+use crate::state::MetaRecord;
+use crate::storage_fault;
+
+/// A state ledger rolls at this size, or at four times its snapshot.
+const ROLL_BYTES_MIN: u64 = 16 << 20;
+
+/// Writes META entries of one partition under one owner.
+pub(crate) struct StateWriter {
+    pub(super) partition: PartitionId,
+    pub(super) epoch: OwnerEpoch,
+    /// The compare on the owner's key.
+    pub(super) guard: Compare,
+    pub(super) chain: Chain,
+    pub(super) writer: Option<LedgerWriter>,
+}
+
+/// Why a snapshot is not in the chain.
+pub(crate) enum SnapshotError {
+    /// Not now; the log goes on and the snapshot is tried later (ARCHITECTURE D6).
+    Later(Fault),
+    /// Somebody else owns the partition.
+    Lost(Fault),
+}
+
+impl StateWriter {
+    /// Appends one snapshot and drops what it makes superfluous.
+    pub(crate) async fn write(
+        &mut self,
+        with: &Collaborators,
+        records: Vec<MetaRecord>,
+        now: TimestampMs,
+    ) -> Result<(), SnapshotError> {
+        let bodies: Vec<_> = records.iter().map(MetaRecord::encode).collect();
+        let size: u64 = bodies.iter().map(|body| body.len() as u64).sum();
+        if self
+            .writer
+            .as_ref()
+            .is_none_or(|writer| writer.appended_bytes() + size > ROLL_BYTES_MIN.max(4 * size))
+        {
+            self.next_ledger(with).await?;
+        }
+        let Some(writer) = &self.writer else {
+            return Ok(());
+        };
+        let ledger = writer.ledger();
+        let appends: Vec<_> = bodies
+            .into_iter()
+            .map(|body| writer.append(meta_entry(body, now)))
+            .collect();
+        if let Err(error) = try_join_all(appends).await {
+            // The rest of this ledger is in doubt; the next snapshot opens another one.
+            self.writer = None;
+            return Err(SnapshotError::Later(storage_fault::append(&error)));
+        }
+        self.drop_older(with, ledger).await
+    }
+
+    async fn next_ledger(&mut self, with: &Collaborators) -> Result<(), SnapshotError> {
+        if let Some(old) = self.writer.take() {
+            // An old one that cannot be closed stays in the chain and is recovered by the next owner, or by `drop_older`.
+            if let Err(error) = old.close(self.only_guard()).await {
+                tracing::debug!(partition = %self.partition, %error, "state ledger was not closed by its writer");
+            }
+        }
+        let new = NewLedger {
+            kind: LedgerKind::State,
+            partition: self.partition,
+            owner_epoch: self.epoch,
+            base_offset: Offset(0),
+        };
+        let created = with.client.create(new, |ledger| {
+            let link = ChainLink {
+                ledger: ledger.0,
+                owner_epoch: self.epoch.0,
+                base_offset: 0,
+                gap_start: None,
+            };
+            self.guarded(self.chain.append(link))
+        });
+        let writer = created.await.map_err(|error| match error {
+            CreateError::Conflict(_) | CreateError::OutcomeUnknown { .. } => {
+                SnapshotError::Lost(storage_fault::create(&error))
+            }
+            other => SnapshotError::Later(storage_fault::create(&other)),
+        })?;
+        let reloaded = self.chain.reload(&*with.metadata, writer.ledger()).await;
+        reloaded.map_err(|error| SnapshotError::Lost(storage_fault::chain(&error)))?;
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// Unlinks and deletes every state ledger before `newest`, oldest first.
+    async fn drop_older(
+        &mut self,
+        with: &Collaborators,
+        newest: LedgerId,
+    ) -> Result<(), SnapshotError> {
+        loop {
+            let pair = self.oldest_two().filter(|(oldest, _)| *oldest != newest);
+            let Some((oldest, next)) = pair else {
+                return Ok(());
+            };
+            let later = |fault| Err(SnapshotError::Later(fault));
+            if let Err(error) = with.client.recover(oldest, self.only_guard()).await {
+                return later(storage_fault::recover(oldest, &error));
+            }
+            let unlink = self.guarded(self.chain.unlink_before(next));
+            if let Err(error) = with.client.delete(oldest, unlink).await {
+                // Marked and unlinked, or not at all: reload decides what is left to do next time.
+                tracing::debug!(partition = %self.partition, ledger = %oldest, %error, "old state ledger stays for now");
+                let reloaded = self.chain.reload(&*with.metadata, newest).await;
+                return reloaded.map_err(|error| SnapshotError::Lost(storage_fault::chain(&error)));
+            }
+            let reloaded = self.chain.reload(&*with.metadata, newest).await;
+            reloaded.map_err(|error| SnapshotError::Lost(storage_fault::chain(&error)))?;
+        }
+    }
+
+    fn oldest_two(&self) -> Option<(LedgerId, LedgerId)> {
+        let mut links = self.chain.links().map(|link| LedgerId(link.ledger));
+        Some((links.next()?, links.next()?))
+    }
+
+    fn only_guard(&self) -> Txn {
+        Txn {
+            compares: vec![self.guard.clone()],
+            ops: vec![],
+        }
+    }
+
+    fn guarded(&self, mut txn: Txn) -> Txn {
+        txn.compares.push(self.guard.clone());
+        txn
+    }
+}
+
+fn meta_entry(body: bytes::Bytes, now: TimestampMs) -> NewEntry {
+    let envelope = Envelope {
+        kind: EntryKind::Meta,
+        append_time: now,
+        running_max_timestamp: TimestampMs::MIN,
+        batches: vec![],
+    };
+    NewEntry {
+        class: EntryClass::Meta,
+        first_offset: Offset(0),
+        offset_span: 0,
+        record_count: 0,
+        envelope: envelope.encode(),
+        body: vec![body],
+    }
+}

@@ -1,0 +1,311 @@
+//! Taking a partition over (ARCHITECTURE D3, storage.md P1–P7): epoch, chains, fence and recover, newest snapshot, replay.
+//!
+//! It creates nothing: ledgers come with the first append. It can be cut short anywhere and begun again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bookie_client::LedgerClient;
+use bookie_metadata::{Compare, MetadataError, MetadataStore, Op, Revision, Txn, TxnOutcome};
+use hulse_proto::bookie::ReadClass;
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{EntryId, LedgerId, NodeName, Offset, OwnerEpoch, PartitionId};
+use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata};
+use hulse_proto::time::WallClock;
+use hulse_proto::wire::metadata::{ChainLink, Partition};
+use prost::Message;
+use uuid::Uuid;
+
+use super::core::CoreSettings;
+use super::snapshots::StateWriter;
+use crate::keys::partition_key;
+use crate::log::{Chain, LedgerSpan, LogReader, LogView, TailBudget};
+use crate::state::{NoMeta, PartitionState, StateFold};
+use crate::storage_fault;
+
+/// Bytes asked of a state ledger at once.
+const STATE_READ_BYTES: u32 = 8 << 20;
+/// How long a take-over of unknown outcome is asked after.
+const EPOCH_TRIES: u32 = 20;
+
+/// What every partition of a broker works with.
+pub(crate) struct Collaborators {
+    pub(crate) metadata: Arc<dyn MetadataStore>,
+    pub(crate) client: LedgerClient,
+    pub(crate) clock: Arc<dyn WallClock>,
+    pub(crate) tail: TailBudget,
+    pub(crate) broker: NodeName,
+    /// This start of the broker: tells its own writes from those of an earlier life.
+    pub(crate) boot: Uuid,
+    pub(crate) producer_expiry: Duration,
+    pub(crate) roll_bytes: u64,
+    pub(crate) roll_age: Duration,
+    pub(crate) max_batch_bytes: usize,
+}
+
+/// A partition that is ready to serve.
+pub(crate) struct Taken {
+    pub(crate) settings: CoreSettings,
+    pub(crate) guard: Compare,
+    pub(crate) state: PartitionState<NoMeta>,
+    pub(crate) log: LogReader,
+    pub(crate) log_chain: Chain,
+    pub(crate) state_writer: StateWriter,
+    pub(crate) next_offset: Offset,
+    /// Where the last ledger ends, when that is below `next_offset`: the next link records the gap.
+    pub(crate) gap_start: Option<Offset>,
+    pub(crate) replayed: u64,
+}
+
+/// Takes `partition` over.
+///
+/// # Errors
+/// A fault that says whether a retry helps.
+pub(crate) async fn take_over(
+    with: &Collaborators,
+    partition: PartitionId,
+) -> Result<Taken, Fault> {
+    let (record, version) = win_epoch(with, partition).await?;
+    let epoch = OwnerEpoch(record.owner_epoch);
+    let guard = Compare::Version(partition_key(partition), version);
+    let log_chain = load_chain(with, partition, LedgerKind::Log).await?;
+    let state_chain = load_chain(with, partition, LedgerKind::State).await?;
+    let state_ledgers = recover_all(with, &state_chain, &guard).await?;
+    let log_ledgers = recover_all(with, &log_chain, &guard).await?;
+    let mut state = fold_state(with, partition, &state_ledgers).await?;
+    let lossy = log_ledgers
+        .iter()
+        .any(|(_, metadata)| metadata.loss.is_some());
+    let spans = spans(with, &log_chain, log_ledgers)?;
+    let log_end = spans
+        .last()
+        .map_or(Offset(record.log_start), |span| span.end);
+    let next_offset = log_end.max(state.log.end);
+    if next_offset > log_end && !lossy {
+        let why = format!(
+            "the state names offset {}, the log ends at {log_end}",
+            state.log.end
+        );
+        let last = spans.last().map_or(LedgerId(0), |span| span.ledger);
+        return Err(storage_fault::damaged(last, &why));
+    }
+    state.log.drop_from(log_end);
+    let log_start = Offset(record.log_start);
+    let log = LogReader::new(LogView::new(
+        spans,
+        log_start,
+        next_offset,
+        with.tail.clone(),
+    ));
+    let from = state.log.end.max(log_start);
+    let replayed = log
+        .replay(from, |header, envelope| {
+            state.apply_log(
+                header.first_offset,
+                header.end_offset(),
+                envelope,
+                with.producer_expiry,
+            );
+        })
+        .await?;
+    state.log.end = next_offset;
+    Ok(Taken {
+        settings: CoreSettings {
+            partition,
+            epoch,
+            producer_expiry: with.producer_expiry,
+            roll_bytes: with.roll_bytes,
+            roll_age: with.roll_age,
+        },
+        state_writer: StateWriter {
+            partition,
+            epoch,
+            guard: guard.clone(),
+            chain: state_chain,
+            writer: None,
+        },
+        guard,
+        state,
+        log,
+        log_chain,
+        next_offset,
+        gap_start: (next_offset > log_end).then_some(log_end),
+        replayed,
+    })
+}
+
+/// P1: the owner's key with an epoch one higher and this broker's boot in it, and its version.
+async fn win_epoch(
+    with: &Collaborators,
+    partition: PartitionId,
+) -> Result<(Partition, Revision), Fault> {
+    let key = partition_key(partition);
+    let mut tries = 0;
+    loop {
+        let found = with
+            .metadata
+            .get(&key)
+            .await
+            .map_err(|error| storage_fault::metadata(&error))?;
+        let (compare, before) = match &found {
+            None => (Compare::Absent(key.clone()), Partition::default()),
+            Some(found) => {
+                let before = Partition::decode(&found.value[..]).map_err(|error| {
+                    Fault::new(
+                        Reason::DataDamaged,
+                        format!("metadata key {key} cannot be decoded: {error}"),
+                    )
+                })?;
+                (Compare::Version(key.clone(), found.version), before)
+            }
+        };
+        let record = Partition {
+            owner_epoch: before.owner_epoch + 1,
+            owner: with.broker.to_string(),
+            owner_boot: bytes::Bytes::copy_from_slice(with.boot.as_bytes()),
+            log_start: before.log_start,
+        };
+        let txn = Txn {
+            compares: vec![compare],
+            ops: vec![Op::put(key.clone(), record.encode_to_vec())],
+        };
+        match with.metadata.txn(txn).await {
+            Ok(TxnOutcome::Committed { revision }) => return Ok((record, revision)),
+            // Another one was faster, or an earlier try of ours landed late: an epoch more costs nothing.
+            Ok(TxnOutcome::Conflict { .. }) | Err(MetadataError::OutcomeUnknown { .. })
+                if tries < EPOCH_TRIES =>
+            {
+                tries += 1;
+                tokio::time::sleep(Duration::from_millis(u64::from(tries) * 5)).await;
+            }
+            Ok(TxnOutcome::Conflict { .. }) => {
+                return Err(Fault::new(
+                    Reason::PartitionLoading,
+                    "another broker takes the partition over; retry",
+                ));
+            }
+            Err(error) => return Err(storage_fault::metadata(&error)),
+        }
+    }
+}
+
+async fn load_chain(
+    with: &Collaborators,
+    partition: PartitionId,
+    kind: LedgerKind,
+) -> Result<Chain, Fault> {
+    Chain::load(&*with.metadata, partition, kind)
+        .await
+        .map_err(|error| storage_fault::chain(&error))
+}
+
+/// P2: every ledger of a chain closed, in order.
+async fn recover_all(
+    with: &Collaborators,
+    chain: &Chain,
+    guard: &Compare,
+) -> Result<Vec<(LedgerId, LedgerMetadata)>, Fault> {
+    let mut ledgers = Vec::new();
+    for link in chain.links() {
+        let ledger = LedgerId(link.ledger);
+        let guard = Txn {
+            compares: vec![guard.clone()],
+            ops: vec![],
+        };
+        let metadata = with.client.recover(ledger, guard).await;
+        ledgers.push((
+            ledger,
+            metadata.map_err(|error| storage_fault::recover(ledger, &error))?,
+        ));
+    }
+    Ok(ledgers)
+}
+
+fn totals(ledger: LedgerId, metadata: &LedgerMetadata) -> Result<ClosedTotals, Fault> {
+    metadata.closed.ok_or_else(|| {
+        Fault::new(
+            Reason::Internal,
+            format!("ledger {ledger} was recovered and has no end"),
+        )
+    })
+}
+
+/// The newest complete snapshot of the state chain and the deltas after it.
+async fn fold_state(
+    with: &Collaborators,
+    partition: PartitionId,
+    ledgers: &[(LedgerId, LedgerMetadata)],
+) -> Result<PartitionState<NoMeta>, Fault> {
+    let mut fold = StateFold::<NoMeta>::new(partition);
+    for (ledger, metadata) in ledgers {
+        let end = totals(*ledger, metadata)?.end;
+        let reader = with.client.reader(*ledger, metadata.clone());
+        let mut next = EntryId(0);
+        while next < end {
+            let read = reader
+                .read(next, end, STATE_READ_BYTES, ReadClass::Recovery)
+                .await;
+            let entries = read.map_err(|error| storage_fault::read(*ledger, &error))?;
+            for entry in &entries {
+                fold.fold(&entry.body())
+                    .map_err(|error| storage_fault::damaged(*ledger, &error))?;
+                next = entry.header().entry.next();
+            }
+            if entries.is_empty() {
+                return Err(storage_fault::damaged(
+                    *ledger,
+                    &format!("entry {next} is missing"),
+                ));
+            }
+        }
+    }
+    Ok(fold.finish())
+}
+
+/// The ledgers of the log, checked against P3: each begins where the one before ended, or at a recorded gap.
+fn spans(
+    with: &Collaborators,
+    chain: &Chain,
+    ledgers: Vec<(LedgerId, LedgerMetadata)>,
+) -> Result<Vec<LedgerSpan>, Fault> {
+    let mut spans: Vec<LedgerSpan> = Vec::with_capacity(ledgers.len());
+    for (link, (ledger, metadata)) in chain.links().zip(ledgers) {
+        let totals = totals(ledger, &metadata)?;
+        if let Some(before) = spans.last() {
+            let expected = link.gap_start.map_or(Offset(link.base_offset), Offset);
+            if before.end != expected {
+                let why = format!(
+                    "it begins at offset {expected}, the ledger before ends at {}",
+                    before.end
+                );
+                return Err(storage_fault::damaged(ledger, &why));
+            }
+        }
+        let mut span = LedgerSpan::new(
+            ledger,
+            Offset(link.base_offset),
+            with.client.reader(ledger, metadata),
+        );
+        span.gap_start = link.gap_start.map(Offset);
+        span.end = Offset(link.base_offset + totals.offset_span);
+        span.end_entry = totals.end;
+        span.bytes = totals.bytes;
+        spans.push(span);
+    }
+    Ok(spans)
+}
+
+/// The link of a new log ledger.
+pub(crate) fn log_link(
+    ledger: LedgerId,
+    base: Offset,
+    epoch: OwnerEpoch,
+    gap_start: Option<Offset>,
+) -> ChainLink {
+    ChainLink {
+        ledger: ledger.0,
+        base_offset: base.0,
+        owner_epoch: epoch.0,
+        gap_start: gap_start.map(|offset| offset.0),
+    }
+}

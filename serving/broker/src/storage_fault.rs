@@ -1,0 +1,103 @@
+//! What the ledger client's errors mean to users of a partition: the one place where they become faults.
+
+use bookie_client::{AppendError, CreateError, DeleteError, ReadError, RecoverError};
+use bookie_metadata::MetadataError;
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::LedgerId;
+
+use crate::log::ChainError;
+
+/// A read from a ledger.
+pub(crate) fn read(ledger: LedgerId, error: &ReadError) -> Fault {
+    match error {
+        ReadError::Damaged { .. } => damaged(ledger, error),
+        ReadError::Deleted { .. } => Fault::new(
+            Reason::OffsetOutOfRange,
+            format!("{error}; its records were trimmed while they were being read"),
+        ),
+        ReadError::NotConfirmed { .. } => Fault::new(Reason::Internal, error.to_string()),
+        ReadError::Unavailable { .. } => {
+            Fault::new(Reason::StorageUnavailable, format!("{error}; retry"))
+        }
+    }
+}
+
+/// An append; the partition stops on any.
+pub(crate) fn append(error: &AppendError) -> Fault {
+    Fault::new(Reason::StorageUnknown, error.to_string())
+}
+
+/// A ledger that could not be made: the first one of an owner.
+pub(crate) fn create(error: &CreateError) -> Fault {
+    let reason = match error {
+        CreateError::NotEnoughBookies { .. } => Reason::NotEnoughBookies,
+        CreateError::Conflict(_) => Reason::PartitionMoved,
+        CreateError::Metadata(error) => return metadata(error),
+        CreateError::OutcomeUnknown { .. } => Reason::MetadataUnknown,
+    };
+    Fault::new(reason, error.to_string())
+}
+
+/// A recovery during take-over.
+pub(crate) fn recover(ledger: LedgerId, error: &RecoverError) -> Fault {
+    match error {
+        RecoverError::Damaged { .. }
+        | RecoverError::Corrupt { .. }
+        | RecoverError::Unreadable { .. } => damaged(ledger, error),
+        RecoverError::Conflict(_) | RecoverError::Superseded { .. } => Fault::new(
+            Reason::PartitionMoved,
+            format!("another broker is taking the partition over: {error}"),
+        ),
+        RecoverError::Unavailable { .. } => {
+            Fault::new(Reason::StorageUnavailable, format!("{error}; retry"))
+        }
+        RecoverError::Metadata(error) => metadata(error),
+        RecoverError::NotFound { .. } | RecoverError::Deleting { .. } => Fault::new(
+            Reason::TopicDeleting,
+            format!("{error}: the partition is being deleted"),
+        ),
+    }
+}
+
+/// A deletion.
+pub(crate) fn delete(error: &DeleteError) -> Fault {
+    match error {
+        DeleteError::Metadata(error) => metadata(error),
+        DeleteError::Conflict(_) => Fault::new(Reason::PartitionMoved, error.to_string()),
+        DeleteError::NotClosed { .. } | DeleteError::Unavailable { .. } => Fault::new(
+            Reason::StorageUnavailable,
+            format!("{error}; it is resumed later"),
+        ),
+        DeleteError::Unreadable { .. } => Fault::new(Reason::DataDamaged, error.to_string()),
+    }
+}
+
+/// The metadata store.
+pub(crate) fn metadata(error: &MetadataError) -> Fault {
+    let reason = match error {
+        MetadataError::Unavailable { .. }
+        | MetadataError::Compacted { .. }
+        | MetadataError::LeaseEnded(_) => Reason::MetadataUnavailable,
+        MetadataError::OutcomeUnknown { .. } => Reason::MetadataUnknown,
+        MetadataError::Invalid { .. } => Reason::Internal,
+        MetadataError::Corrupt { .. } => Reason::DataDamaged,
+    };
+    Fault::new(reason, error.to_string())
+}
+
+/// A chain.
+pub(crate) fn chain(error: &ChainError) -> Fault {
+    match error {
+        ChainError::Metadata(error) => metadata(error),
+        ChainError::Corrupt { .. } => Fault::new(Reason::DataDamaged, error.to_string()),
+        ChainError::Changed { .. } => Fault::new(Reason::PartitionMoved, error.to_string()),
+    }
+}
+
+/// Bytes that nobody can give any more.
+pub(crate) fn damaged(ledger: LedgerId, why: &dyn std::fmt::Display) -> Fault {
+    let message = format!(
+        "ledger {ledger} is damaged: {why}; bring its disk back, or give the records up with `hulse ledgers accept-loss {ledger}`"
+    );
+    Fault::new(Reason::DataDamaged, message).with("ledger", ledger)
+}
