@@ -1,5 +1,8 @@
 //! Generated gRPC and metadata types. Not public API of the SDK.
 
+/// Encodes and decodes every type here.
+pub use prost::Message;
+
 /// The wire: services and messages of `protobuf/*.proto`, package `hulse.v1`.
 #[allow(
     missing_docs,
