@@ -70,14 +70,23 @@ impl<M: MetaState> PartitionState<M> {
 
     /// A snapshot of this point, as bodies of META entries to be appended one right after the other.
     pub fn snapshot(&self, partition: PartitionId, epoch: OwnerEpoch) -> Vec<MetaRecord> {
+        self.snapshot_in_chunks(partition, epoch, CHUNK_BYTES_MAX)
+    }
+
+    pub(super) fn snapshot_in_chunks(
+        &self,
+        partition: PartitionId,
+        epoch: OwnerEpoch,
+        chunk_bytes: usize,
+    ) -> Vec<MetaRecord> {
         let mut all = BytesMut::new();
         self.log.encode_into(&mut all);
         all.extend_from_slice(&self.meta.encode());
         let all = all.freeze();
-        let count = all.len().div_ceil(CHUNK_BYTES_MAX).max(1);
+        let count = all.len().div_ceil(chunk_bytes).max(1);
         let chunks = (0..count).map(|index| {
-            let from = index * CHUNK_BYTES_MAX;
-            let bytes = all.slice(from..all.len().min(from + CHUNK_BYTES_MAX));
+            let from = index * chunk_bytes;
+            let bytes = all.slice(from..all.len().min(from + chunk_bytes));
             let kind = MetaRecordKind::Chunk {
                 log_applied: self.log.end,
                 state_applied: self.state_applied,
