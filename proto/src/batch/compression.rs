@@ -10,6 +10,9 @@ use crate::limits::BATCH_DECOMPRESSED_BYTES_MAX;
 
 /// Level 1 of zstd: two thirds of the work of the default level for a tenth more bytes (dependencies.md 4.5).
 const ZSTD_LEVEL: i32 = 1;
+/// Largest zstd window: what the format's own decoders take by default, so that batches of the highest levels open. The memory is
+/// touched only as far as bytes come out.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// First bytes of an LZ4 frame. Legacy and skippable frames, which the decoder would take too, are not Kafka's.
 const LZ4_MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
 /// First growth step of a decompression buffer.
@@ -96,9 +99,14 @@ impl Compression {
             Self::Lz4 => return Err(self.damaged("it does not begin with an LZ4 frame")),
             Self::Zstd => {
                 let mut rest = packed;
-                let decoder = zstd::stream::read::Decoder::with_buffer(&mut rest);
-                let decoder = decoder.map_err(|error| self.damaged(error))?;
-                let out = self.drain(&mut decoder.single_frame(), packed.len())?;
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(&mut rest)
+                    .map_err(|error| self.damaged(error))?
+                    .single_frame();
+                decoder
+                    .window_log_max(ZSTD_WINDOW_LOG_MAX)
+                    .map_err(|error| self.damaged(error))?;
+                let out = self.drain(&mut decoder, packed.len())?;
+                drop(decoder);
                 (out, rest.len())
             }
             Self::None | Self::Gzip | Self::Snappy => {
