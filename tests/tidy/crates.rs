@@ -1,0 +1,294 @@
+//! Rules of crates: which may name which (style.md 4.2), where their features stand, and under what licences they come.
+
+use std::io::Write as _;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{none, root};
+
+/// A crate of ours and those of ours that it may name. The root package may name all.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("hulse-proto", &[]),
+    ("bookie-metadata", &["hulse-proto"]),
+    ("bookie-client", &["hulse-proto", "bookie-metadata"]),
+    ("bookie-node", &["hulse-proto", "bookie-metadata"]),
+    ("hulse-sdk", &["hulse-proto"]),
+    (
+        "serving-broker",
+        &["hulse-proto", "bookie-client", "bookie-metadata"],
+    ),
+    (
+        "tests-harness",
+        &[
+            "hulse-proto",
+            "bookie-metadata",
+            "bookie-client",
+            "bookie-node",
+            "serving-broker",
+            "hulse-sdk",
+        ],
+    ),
+];
+
+/// A third party and the only crates of ours that may name it.
+const ONLY: &[(&str, &[&str])] = &[
+    ("redb", &["bookie-metadata"]),
+    ("clap", &["hulse"]),
+    ("figment", &["hulse"]),
+    ("tracing-subscriber", &["hulse"]),
+    ("hdrhistogram", &["hulse"]),
+    ("strsim", &["hulse"]),
+    ("anyhow", &["hulse", "tests-harness"]),
+    ("axum", &["hulse", "serving-broker"]),
+    (
+        "tonic",
+        &["hulse", "hulse-proto", "hulse-sdk", "serving-broker"],
+    ),
+    ("tonic-reflection", &["serving-broker"]),
+    ("tonic-health", &["serving-broker"]),
+    ("lz4_flex", &["hulse-proto"]),
+    ("zstd", &["hulse-proto"]),
+];
+
+/// Licences that a package may come under; one side of an OR is enough, both of an AND are needed.
+const LICENCES: [&str; 12] = [
+    "MIT",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "Unicode-3.0",
+    "CC0-1.0",
+    "0BSD",
+    "Unlicense",
+    "BSL-1.0",
+];
+
+fn metadata(arguments: &[&str]) -> Result<Value, String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => serde_json::from_slice(&output.stdout).map_err(|error| error.to_string()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or("")
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// (crate, its dependency, is it ours, for tests only) of every direct edge.
+fn edges() -> Vec<(String, String, bool, bool)> {
+    let workspace = metadata(&["--no-deps", "--offline"]).expect("cargo describes the workspace");
+    let packages = list(&workspace, "packages");
+    assert!(
+        packages.len() >= ARROWS.len(),
+        "{} packages",
+        packages.len()
+    );
+    let mut edges = Vec::new();
+    for package in packages {
+        for dependency in list(package, "dependencies") {
+            let ours = !dependency["path"].is_null();
+            let dev = text(dependency, "kind") == "dev";
+            let names = (
+                text(package, "name").to_owned(),
+                text(dependency, "name").to_owned(),
+            );
+            edges.push((names.0, names.1, ours, dev));
+        }
+    }
+    edges
+}
+
+#[test]
+fn arrows_between_crates_run_down() {
+    let mut findings = Vec::new();
+    for (from, to, _, dev) in edges().into_iter().filter(|(_, _, ours, _)| *ours) {
+        let allowed = match ARROWS.iter().find(|(name, _)| *name == from) {
+            Some((_, allowed)) => allowed.contains(&to.as_str()),
+            None => from == "hulse" && (to != "tests-harness" || dev),
+        };
+        if !allowed {
+            findings.push(format!("{from} names {to}; see the arrows of style.md 4.2"));
+        }
+    }
+    none(findings);
+}
+
+#[test]
+fn third_parties_stay_where_they_belong() {
+    let mut findings = Vec::new();
+    for (from, to, ours, dev) in edges() {
+        let only = ONLY.iter().find(|(name, _)| *name == to);
+        if let Some((_, allowed)) = only.filter(|(_, allowed)| !allowed.contains(&from.as_str())) {
+            findings.push(format!("{from} names {to}, which only {allowed:?} may"));
+        }
+        if from == "hulse-proto" && (to == "tokio" || to.starts_with("tokio-")) && !dev && !ours {
+            findings.push(format!("{from} names {to}; it has no runtime"));
+        }
+    }
+    none(findings);
+}
+
+#[test]
+fn versions_and_features_stand_in_the_root_table_only() {
+    let mut findings = Vec::new();
+    for path in crate::tree(root()) {
+        if path.file_name().is_none_or(|name| name != "Cargo.toml") {
+            continue;
+        }
+        let manifest = std::fs::read_to_string(root().join(&path)).expect("a manifest is readable");
+        let mut table = "";
+        for (number, line) in manifest.lines().enumerate() {
+            if line.starts_with('[') {
+                table = line.trim();
+            }
+            let names_one = matches!(
+                table,
+                "[dependencies]" | "[dev-dependencies]" | "[build-dependencies]"
+            ) && line.contains('=')
+                && !line.starts_with('#');
+            if names_one && !line.contains("workspace = true") {
+                let place = format!("{}:{}", path.display(), number + 1);
+                findings.push(format!("{place}: {line}; write `name.workspace = true`"));
+            }
+        }
+        if !manifest.contains("[lints]\nworkspace = true") {
+            findings.push(format!(
+                "{}: does not take the lints of the workspace",
+                path.display()
+            ));
+        }
+    }
+    none(findings);
+}
+
+#[test]
+fn every_package_comes_under_a_permissive_licence() {
+    let all = metadata(&[]).or_else(|why| {
+        // Packages of other platforms are fetched only by a machine with a registry.
+        report(&format!(
+            "NOT RUN: licences of packages for other platforms: {}",
+            why.trim()
+        ));
+        metadata(&["--offline", "--filter-platform", &host()])
+    });
+    let all = all.expect("cargo describes the packages");
+    let packages = list(&all, "packages");
+    assert!(packages.len() > 100, "{} packages", packages.len());
+    let findings = packages
+        .iter()
+        .filter(|package| !permitted(text(package, "license")));
+    let told = findings.map(|package| {
+        format!(
+            "{} {}: {:?}",
+            text(package, "name"),
+            text(package, "version"),
+            text(package, "license")
+        )
+    });
+    none(told.collect());
+    report(&format!("licences: {}", packages.len()));
+}
+
+/// The platform of this compiler.
+fn host() -> String {
+    let output = Command::new("rustc")
+        .arg("-vV")
+        .output()
+        .expect("rustc runs");
+    let words = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = words.lines().find_map(|line| line.strip_prefix("host: "));
+    host.expect("rustc names its host").to_owned()
+}
+
+/// A line for the summary of `tests/run`.
+fn report(line: &str) {
+    println!("{line}");
+    if let Some(path) = std::env::var_os("HULSE_TEST_REPORT") {
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path);
+        let written = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+        written.expect("HULSE_TEST_REPORT names a file that can be written");
+    }
+}
+
+/// Judges a licence expression of SPDX, or of the older form with slashes.
+fn permitted(expression: &str) -> bool {
+    let expression = expression.replace(" / ", " OR ").replace('/', " OR ");
+    let mut words = expression.replace('(', " ( ").replace(')', " ) ");
+    words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    either(&mut words.as_str()).unwrap_or(false)
+}
+
+/// `all OR all ..`; `None` when it is no expression.
+fn either(rest: &mut &str) -> Option<bool> {
+    let mut value = all(rest)?;
+    while let Some(after) = rest.strip_prefix("OR ") {
+        *rest = after;
+        value |= all(rest)?;
+    }
+    Some(value)
+}
+
+/// `one AND one ..`
+fn all(rest: &mut &str) -> Option<bool> {
+    let mut value = one(rest)?;
+    while let Some(after) = rest.strip_prefix("AND ") {
+        *rest = after;
+        value &= one(rest)?;
+    }
+    Some(value)
+}
+
+/// A name, perhaps WITH an exception, or an expression in parentheses.
+fn one(rest: &mut &str) -> Option<bool> {
+    if let Some(inner) = rest.strip_prefix("( ") {
+        *rest = inner;
+        let value = either(rest)?;
+        *rest = rest.strip_prefix(')')?.trim_start();
+        return Some(value);
+    }
+    let end = [" OR ", " AND ", " )"]
+        .iter()
+        .filter_map(|stop| rest.find(stop))
+        .min();
+    let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
+    *rest = after.trim_start();
+    (!name.is_empty()).then(|| LICENCES.contains(&name))
+}
+
+#[test]
+fn licence_expressions_are_judged_by_their_operators() {
+    for (expression, expected) in [
+        ("MIT", true),
+        ("MIT/Apache-2.0", true),
+        ("Apache-2.0 / MIT", true),
+        ("GPL-3.0", false),
+        ("GPL-3.0 OR MIT", true),
+        ("GPL-3.0 AND MIT", false),
+        ("(MIT OR GPL-3.0) AND Unicode-3.0", true),
+        ("(MIT AND GPL-3.0) OR LGPL-2.1", false),
+        ("Apache-2.0 WITH LLVM-exception OR GPL-2.0", true),
+        ("Apache-2.0 WITH Other-exception", false),
+        ("MPL-2.0", false),
+        ("", false),
+        ("(MIT", false),
+    ] {
+        assert_eq!(permitted(expression), expected, "{expression}");
+    }
+}
