@@ -184,18 +184,18 @@ impl Task {
         queue: &mut mpsc::UnboundedReceiver<Command>,
     ) -> Option<End> {
         let mut next = Some(first);
-        for _ in 0..COMMANDS_PER_TURN {
-            match next.take() {
-                None => break,
-                Some(Command::Produce(produce)) => self.take(produce),
-                Some(Command::Producer { producer, answer }) => {
+        let mut taken = 0;
+        while let Some(command) = next {
+            match command {
+                Command::Produce(produce) => self.take(produce),
+                Command::Producer { producer, answer } => {
                     let known = self.core.state().log.producers.get(producer);
                     let last =
                         known.and_then(|known| Some((known.epoch, known.window.back()?.last)));
                     // Who asked may have gone.
                     let _ = answer.send(last);
                 }
-                Some(Command::Stop { why, done }) => {
+                Command::Stop { why, done } => {
                     self.drain().await;
                     return Some(End {
                         why,
@@ -203,11 +203,12 @@ impl Task {
                     });
                 }
             }
-            next = queue.try_recv().ok();
-        }
-        // The loop above ends with an empty queue or with none taken beyond its bound.
-        if let Some(Command::Produce(produce)) = next {
-            self.take(produce);
+            taken += 1;
+            next = if taken < COMMANDS_PER_TURN {
+                queue.try_recv().ok()
+            } else {
+                None
+            };
         }
         let now = self.clock.now_ms();
         self.core.flush(now);
