@@ -20,3 +20,5 @@ pub const TOPIC_NAME_BYTES_MAX: usize = 249;
 pub const TOPIC_PARTITIONS_MAX: u32 = 10_000;
 /// Batches in flight per producer and partition (the duplicate window of Kafka, serving.md C2.4).
 pub const BATCHES_IN_FLIGHT_MAX: usize = 5;
+/// Version of the session protocols, named in Hello and Welcome (serving.md E1.7).
+pub const PROTOCOL_VERSION: u32 = 1;

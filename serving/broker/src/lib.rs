@@ -13,16 +13,26 @@
 //! Reading order: `owner` (which partitions are open), `partition` (one of them), `log` and `state` (its two chains), `topics`,
 //! `listener`.
 
+mod authorise;
 mod clock;
 mod config;
+mod http;
 mod keys;
+mod listener;
 mod log;
+mod metrics;
 mod owner;
 mod partition;
+mod serve;
 pub mod state;
 mod storage_fault;
+mod topics;
 
+pub use authorise::{Action, Principal, Resource, authorise};
 pub use config::BrokerConfig;
 pub use log::{ReadBatch, ReadChunk, SkipReason};
+pub use metrics::Metrics;
 pub use owner::{LedgerView, Partitions, PartitionsConfig};
 pub use partition::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
+pub use serve::{Broker, ServeError, serve};
+pub use topics::{PartitionRemover, Topic, TopicPage, TopicState, Topics, TopicsConfig};

@@ -1,0 +1,65 @@
+//! The one door that every request of every listener passes (ARCHITECTURE D11).
+//!
+//! It allows everything for now; its callers already name who asks, what for and on what, so that rules can come without
+//! touching a call site.
+
+use hulse_proto::error::Fault;
+use hulse_proto::id::{LedgerId, TopicId, TopicName};
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Principal {
+    /// No identity was presented.
+    Anonymous,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// See that it exists, and its state.
+    Describe,
+    /// Append records.
+    Produce,
+    /// Read records.
+    Consume,
+    /// Bring it into being.
+    Create,
+    /// Change it.
+    Alter,
+    /// Remove it.
+    Delete,
+    /// An operator's decision over stored data.
+    Operate,
+}
+
+/// What it is asked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource<'a> {
+    /// The cell as a whole.
+    Cell,
+    /// Every topic of `tenant/namespace`; empty: of all.
+    Namespace(&'a str),
+    /// A topic by name.
+    Topic(&'a TopicName),
+    /// A topic by identity.
+    TopicId(TopicId),
+    /// A ledger.
+    Ledger(LedgerId),
+}
+
+/// Decides whether `principal` may do `action` on `resource`.
+///
+/// # Errors
+/// `PERMISSION_DENIED` or `UNAUTHENTICATED`, once there are rules.
+pub fn authorise(
+    principal: &Principal,
+    action: Action,
+    resource: Resource<'_>,
+) -> Result<(), Fault> {
+    match principal {
+        Principal::Anonymous => {
+            tracing::trace!(?action, ?resource, "allowed");
+            Ok(())
+        }
+    }
+}

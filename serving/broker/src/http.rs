@@ -1,0 +1,124 @@
+//! The HTTP listener: metrics and probes, for machines that watch this one.
+//!
+//! `/livez`: the process answers. `/startupz`: the listeners serve. `/readyz`: they serve and metadata answer; asked at most once a
+//! second, whoever asks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use bookie_metadata::MetadataStore;
+use prometheus_client::registry::Registry;
+use tokio::time::Instant;
+
+/// A key whose reading shows that metadata answer; it need not exist.
+const PROBE_KEY: &str = "cell";
+/// Metadata that take longer are not ready.
+const PROBE_WAIT: Duration = Duration::from_secs(1);
+/// An answer is good for this long.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// What the probes look at. Shared with whoever starts and stops the listeners.
+pub(crate) struct Probes {
+    registry: Arc<Registry>,
+    metadata: Arc<dyn MetadataStore>,
+    serving: AtomicBool,
+    started: AtomicBool,
+    last: Mutex<Option<(Instant, Result<(), String>)>>,
+}
+
+impl Probes {
+    /// Not serving yet.
+    pub(crate) fn new(registry: Arc<Registry>, metadata: Arc<dyn MetadataStore>) -> Arc<Self> {
+        Arc::new(Self {
+            registry,
+            metadata,
+            serving: AtomicBool::new(false),
+            started: AtomicBool::new(false),
+            last: Mutex::new(None),
+        })
+    }
+
+    /// The listeners serve, or no longer do.
+    pub(crate) fn set_serving(&self, serving: bool) {
+        self.serving.store(serving, Ordering::Release);
+        if serving {
+            self.started.store(true, Ordering::Release);
+        }
+    }
+
+    async fn ready(&self) -> Result<(), String> {
+        if !self.serving.load(Ordering::Acquire) {
+            return Err("listeners do not serve".to_owned());
+        }
+        let last = self
+            .last
+            .lock()
+            .expect("no code panics while it holds this lock")
+            .clone();
+        if let Some((at, answer)) = last
+            && at.elapsed() < PROBE_EVERY
+        {
+            return answer;
+        }
+        let answer = match tokio::time::timeout(PROBE_WAIT, self.metadata.get(PROBE_KEY)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("metadata store does not answer".to_owned()),
+        };
+        let mut last = self
+            .last
+            .lock()
+            .expect("no code panics while it holds this lock");
+        *last = Some((Instant::now(), answer.clone()));
+        answer
+    }
+}
+
+/// The routes.
+pub(crate) fn router(probes: Arc<Probes>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/livez", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
+        .route("/startupz", get(startupz))
+        .with_state(probes)
+}
+
+async fn metrics(State(probes): State<Arc<Probes>>) -> Response {
+    let mut text = String::new();
+    match prometheus_client::encoding::text::encode(&mut text, &probes.registry) {
+        Ok(()) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(_) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "metrics cannot be written\n",
+        )
+            .into_response(),
+    }
+}
+
+async fn readyz(State(probes): State<Arc<Probes>>) -> Response {
+    match probes.ready().await {
+        Ok(()) => "ready\n".into_response(),
+        Err(why) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("not ready: {why}\n"),
+        )
+            .into_response(),
+    }
+}
+
+async fn startupz(State(probes): State<Arc<Probes>>) -> Response {
+    if probes.started.load(Ordering::Acquire) {
+        return "started\n".into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response()
+}

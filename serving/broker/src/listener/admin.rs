@@ -1,0 +1,195 @@
+//! Service Admin: topics and ledgers.
+
+use std::sync::Arc;
+
+use hulse_proto::id::{EntryId, LedgerId};
+use hulse_proto::wire::v1;
+use tonic::{Request, Response, Status};
+
+use super::front::Front;
+use super::ledgers::describe;
+use super::wire::topic_name;
+use crate::authorise::{Action, Resource};
+use crate::topics::{Topic, TopicState};
+
+/// Service Admin.
+pub(super) struct AdminService(pub(super) Arc<Front>);
+
+#[tonic::async_trait]
+impl v1::admin_server::Admin for AdminService {
+    async fn create_topic(
+        &self,
+        request: Request<v1::CreateTopicRequest>,
+    ) -> Result<Response<v1::CreateTopicResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            let name = topic_name(&request.name)?;
+            self.0.allow(Action::Create, Resource::Topic(&name))?;
+            let topic = self.0.topics.create(&name, request.partitions).await?;
+            Ok(v1::CreateTopicResponse {
+                topic: Some(self.full(&topic)),
+            })
+        };
+        self.0.answer("Admin.CreateTopic", work).await
+    }
+
+    async fn list_topics(
+        &self,
+        request: Request<v1::ListTopicsRequest>,
+    ) -> Result<Response<v1::ListTopicsResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            self.0
+                .allow(Action::Describe, Resource::Namespace(&request.namespace))?;
+            let v1::ListTopicsRequest {
+                namespace,
+                page_token,
+                page_size,
+            } = &request;
+            let page = self
+                .0
+                .topics
+                .list(namespace, page_token, *page_size)
+                .await?;
+            Ok(v1::ListTopicsResponse {
+                topics: page.topics.iter().map(short).collect(),
+                next_page_token: page.next.unwrap_or_default(),
+            })
+        };
+        self.0.answer("Admin.ListTopics", work).await
+    }
+
+    async fn describe_topic(
+        &self,
+        request: Request<v1::DescribeTopicRequest>,
+    ) -> Result<Response<v1::DescribeTopicResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            let name = topic_name(&request.name)?;
+            self.0.allow(Action::Describe, Resource::Topic(&name))?;
+            let topic = self.0.topics.get(&name).await?;
+            Ok(v1::DescribeTopicResponse {
+                topic: Some(self.full(&topic)),
+            })
+        };
+        self.0.answer("Admin.DescribeTopic", work).await
+    }
+
+    async fn delete_topic(
+        &self,
+        request: Request<v1::DeleteTopicRequest>,
+    ) -> Result<Response<v1::DeleteTopicResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            let name = topic_name(&request.name)?;
+            self.0.allow(Action::Delete, Resource::Topic(&name))?;
+            let remover = Arc::new(self.0.partitions.clone());
+            self.0.topics.delete(&name, remover).await?;
+            Ok(v1::DeleteTopicResponse {})
+        };
+        self.0.answer("Admin.DeleteTopic", work).await
+    }
+
+    async fn add_partitions(
+        &self,
+        request: Request<v1::AddPartitionsRequest>,
+    ) -> Result<Response<v1::AddPartitionsResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            let name = topic_name(&request.name)?;
+            self.0.allow(Action::Alter, Resource::Topic(&name))?;
+            let topic = self
+                .0
+                .topics
+                .add_partitions(&name, request.partitions)
+                .await?;
+            Ok(v1::AddPartitionsResponse {
+                topic: Some(self.full(&topic)),
+            })
+        };
+        self.0.answer("Admin.AddPartitions", work).await
+    }
+
+    async fn list_ledgers(
+        &self,
+        request: Request<v1::ListLedgersRequest>,
+    ) -> Result<Response<v1::ListLedgersResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            if request.topic.is_empty() {
+                self.0.allow(Action::Describe, Resource::Cell)?;
+                let ledgers = self.0.all_ledgers().await?;
+                return Ok(v1::ListLedgersResponse { ledgers });
+            }
+            let name = topic_name(&request.topic)?;
+            self.0.allow(Action::Describe, Resource::Topic(&name))?;
+            let topic = self.0.topics.get(&name).await?;
+            let mut ledgers = Vec::new();
+            self.0.ledgers_of(&topic, &mut ledgers).await?;
+            Ok(v1::ListLedgersResponse { ledgers })
+        };
+        self.0.answer("Admin.ListLedgers", work).await
+    }
+
+    async fn accept_loss(
+        &self,
+        request: Request<v1::AcceptLossRequest>,
+    ) -> Result<Response<v1::AcceptLossResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            let ledger = LedgerId(request.ledger);
+            self.0.allow(Action::Operate, Resource::Ledger(ledger))?;
+            let up_to = request.up_to_entry.map(EntryId);
+            let sealed = self.0.partitions.accept_loss(ledger, up_to).await?;
+            // The ledger is sealed whatever its topic is called; an unknown name is no failure.
+            let topic = self.0.topics.find(sealed.partition.topic).await;
+            let name = topic.map_or_else(|_| String::new(), |topic| topic.name.as_str().to_owned());
+            tracing::warn!(%ledger, topic = %name, "an operator accepted a loss");
+            Ok(v1::AcceptLossResponse {
+                ledger: Some(describe(ledger, &name, &sealed)),
+            })
+        };
+        self.0.answer("Admin.AcceptLoss", work).await
+    }
+}
+
+impl AdminService {
+    fn full(&self, topic: &Topic) -> v1::TopicDescription {
+        let partitions = topic.partition_ids().map(|id| {
+            let open = self.0.partitions.opened(id);
+            let offsets = open.as_ref().map(crate::PartitionHandle::offsets);
+            let fault = match open {
+                Some(_) => None,
+                None => self.0.partitions.last_fault(id),
+            };
+            v1::PartitionDescription {
+                index: id.index,
+                owner: Some(self.0.owner_of(id)),
+                log_start: offsets.map(|offsets| offsets.log_start.0),
+                high_watermark: offsets.map(|offsets| offsets.high_watermark.0),
+                stored_bytes: offsets.map(|offsets| offsets.stored_bytes),
+                fault: fault.map(|fault| fault.to_wire()),
+            }
+        });
+        v1::TopicDescription {
+            partition: partitions.collect(),
+            ..short(topic)
+        }
+    }
+}
+
+/// A topic without its partitions.
+fn short(topic: &Topic) -> v1::TopicDescription {
+    let state = match topic.state {
+        TopicState::Active => "active",
+        TopicState::Deleting => "deleting",
+    };
+    v1::TopicDescription {
+        name: topic.name.as_str().to_owned(),
+        topic_uuid: topic.id.to_bytes(),
+        partitions: topic.partitions,
+        created_at_ms: topic.created_at,
+        state: state.to_owned(),
+        partition: Vec::new(),
+    }
+}

@@ -1,0 +1,101 @@
+//! What all services share: the collaborators, and how a request is let in, counted and answered.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bookie_metadata::MetadataStore;
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::PartitionId;
+use hulse_proto::wire::v1;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::{Response, Status};
+
+use super::ingress::Ingress;
+use super::producer_ids::ProducerIds;
+use crate::authorise::{Action, Principal, Resource, authorise};
+use crate::metrics::Metrics;
+use crate::topics::Topics;
+use crate::{BrokerConfig, Partitions};
+
+/// What a front is made of.
+pub(crate) struct FrontParts {
+    pub(crate) config: BrokerConfig,
+    pub(crate) partitions: Partitions,
+    pub(crate) topics: Topics,
+    pub(crate) metadata: Arc<dyn MetadataStore>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// The broker as its services see it. Shared by all of them.
+pub(crate) struct Front {
+    pub(crate) config: BrokerConfig,
+    pub(crate) partitions: Partitions,
+    pub(crate) topics: Topics,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(super) producer_ids: ProducerIds,
+    pub(super) ingress: Ingress,
+    /// Sessions and reads; shutdown waits for them.
+    pub(crate) tasks: TaskTracker,
+    /// No new work; sessions answer what they hold and end.
+    pub(crate) drain: CancellationToken,
+    /// Draining took too long: end at once.
+    pub(crate) kill: CancellationToken,
+}
+
+impl Front {
+    /// Must be called in a tokio runtime: it starts the task that hands out producer ids.
+    pub(crate) fn new(parts: FrontParts) -> Arc<Self> {
+        let gauge = parts.metrics.ingress_bytes().clone();
+        Arc::new(Self {
+            ingress: Ingress::new(parts.config.ingress_bytes, gauge),
+            producer_ids: ProducerIds::start(parts.metadata),
+            config: parts.config,
+            partitions: parts.partitions,
+            topics: parts.topics,
+            metrics: parts.metrics,
+            tasks: TaskTracker::new(),
+            drain: CancellationToken::new(),
+            kill: CancellationToken::new(),
+        })
+    }
+
+    /// Asks the one door.
+    pub(super) fn allow(&self, action: Action, resource: Resource<'_>) -> Result<(), Fault> {
+        authorise(&Principal::Anonymous, action, resource)
+    }
+
+    /// Runs one unary request of `api`, counts it and gives its answer the form of the wire.
+    pub(super) async fn answer<T>(
+        &self,
+        api: &'static str,
+        work: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<Response<T>, Status> {
+        let began = Instant::now();
+        let result = if self.drain.is_cancelled() {
+            Err(shutting_down())
+        } else {
+            work.await
+        };
+        self.metrics.request(api, result.as_ref().map(|_| ()));
+        self.metrics.request_took(api, began.elapsed());
+        result.map(Response::new).map_err(|fault| fault.to_status())
+    }
+
+    /// Where clients find a partition: here, as this broker is the only one.
+    pub(super) fn owner_of(&self, partition: PartitionId) -> v1::PartitionOwner {
+        let open = self.partitions.opened(partition);
+        v1::PartitionOwner {
+            index: partition.index,
+            endpoint: self.config.advertised.clone(),
+            leader_epoch: open.map_or(0, |open| open.leader_epoch().0),
+        }
+    }
+}
+
+/// "Look elsewhere, or wait."
+pub(super) fn shutting_down() -> Fault {
+    let words = "broker is shutting down; look the partition up again and retry";
+    Fault::new(Reason::ShuttingDown, words).retry_after(std::time::Duration::from_millis(100))
+}

@@ -1,0 +1,28 @@
+//! The gRPC listener: decodes, authorises, calls, answers.
+//!
+//! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `txn` (producer ids), `admin`. They share `front`:
+//! what is served, who may ask, and how an answer is counted. `wire` checks what came from outside, once.
+//!
+//! # Invariants
+//! 1. Every request passes `authorise` and is counted.
+//! 2. Every error is a fault of the closed set (serving.md E4); nothing that a client sends makes a task panic.
+//! 3. What one session or read has in memory is bounded, and so is the sum over all sessions.
+
+mod admin;
+mod front;
+mod ingress;
+mod ledgers;
+mod lookup;
+mod opening;
+mod produce;
+mod producer_ids;
+mod reading;
+mod router;
+mod txn;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use front::{Front, FrontParts};
+pub(crate) use router::{Services, set_serving};

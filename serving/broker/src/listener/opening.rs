@@ -1,0 +1,56 @@
+//! Opens a partition for a request that names it by identity.
+
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::PartitionId;
+
+use super::front::{Front, shutting_down};
+use crate::PartitionHandle;
+
+impl Front {
+    /// The open partition. One that serves already needs no metadata, so it goes on while they are silent (ARCHITECTURE D6).
+    ///
+    /// # Errors
+    /// `TOPIC_NOT_FOUND`, `TOPIC_DELETING`, `PARTITION_NOT_FOUND`, `SHUTTING_DOWN`, and those of
+    /// [`crate::Partitions::open`].
+    pub(super) async fn open(&self, partition: PartitionId) -> Result<PartitionHandle, Fault> {
+        if self.drain.is_cancelled() {
+            return Err(shutting_down());
+        }
+        if let Some(open) = self.partitions.opened(partition)
+            && open.ended().is_none()
+        {
+            return Ok(open);
+        }
+        self.check_exists(partition).await?;
+        let handle = self.partitions.open(partition).await?;
+        if self.topics.serves(partition.topic) {
+            return Ok(handle);
+        }
+        // The topic may have been deleted between the look and the opening; then the deletion's own round may have passed
+        // already, and this opening must not leave anything behind. A reading decides, not the hint.
+        match self.check_exists(partition).await {
+            Ok(()) => Ok(handle),
+            Err(fault) => {
+                if matches!(fault.reason, Reason::TopicNotFound | Reason::TopicDeleting) {
+                    self.partitions.close(partition, fault.clone()).await;
+                    if let Err(left) = self.partitions.delete_data(partition).await {
+                        tracing::warn!(%partition, fault = %left, "data of a deleted topic are left");
+                    }
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    async fn check_exists(&self, partition: PartitionId) -> Result<(), Fault> {
+        let topic = self.topics.find(partition.topic).await?;
+        if partition.index < topic.partitions {
+            return Ok(());
+        }
+        let words = format!(
+            "topic {} has {} partitions, there is no partition {}",
+            topic.name, topic.partitions, partition.index
+        );
+        Err(Fault::new(Reason::PartitionNotFound, words).with("partitions", topic.partitions))
+    }
+}

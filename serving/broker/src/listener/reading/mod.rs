@@ -1,0 +1,8 @@
+//! Service Log: reads without a subscription, and where a log begins and ends.
+//!
+//! `service` is the two calls and the task behind a read, `message` cuts what was read into messages.
+
+mod message;
+mod service;
+
+pub(super) use service::LogService;

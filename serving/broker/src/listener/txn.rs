@@ -1,0 +1,46 @@
+//! Service Txn: producer identities.
+
+use std::sync::Arc;
+
+use hulse_proto::wire::v1;
+use tonic::{Request, Response, Status};
+
+use super::front::Front;
+use super::wire::invalid;
+use crate::authorise::{Action, Resource};
+
+/// Longest client id that is taken, bytes.
+pub(super) const CLIENT_ID_BYTES_MAX: usize = 256;
+
+/// Service Txn.
+pub(super) struct TxnService(pub(super) Arc<Front>);
+
+#[tonic::async_trait]
+impl v1::txn_server::Txn for TxnService {
+    async fn init_producer(
+        &self,
+        request: Request<v1::InitProducerRequest>,
+    ) -> Result<Response<v1::InitProducerResponse>, Status> {
+        let work = async {
+            check_client_id(&request.get_ref().client_id)?;
+            self.0.allow(Action::Produce, Resource::Cell)?;
+            let id = self.0.producer_ids.next().await?;
+            Ok(v1::InitProducerResponse {
+                producer_id: id.0,
+                producer_epoch: 0,
+            })
+        };
+        self.0.answer("Txn.InitProducer", work).await
+    }
+}
+
+/// A client id is for people: any words, but not without end.
+pub(super) fn check_client_id(client_id: &str) -> Result<(), hulse_proto::error::Fault> {
+    if client_id.len() <= CLIENT_ID_BYTES_MAX {
+        return Ok(());
+    }
+    let bytes = client_id.len();
+    Err(invalid(format!(
+        "client_id of {bytes} bytes is longer than {CLIENT_ID_BYTES_MAX}"
+    )))
+}

@@ -1,0 +1,162 @@
+//! Runs a broker's listeners: from "not ready" over "serving" to a shutdown that answers what was taken.
+//!
+//! Shutdown: readiness goes, nothing new is accepted, sessions answer what they hold and end with SHUTTING_DOWN, reads end, then
+//! the partitions close. What is not done after [`DRAIN_MAX`] is cut off; clients then know of no answer, which is the truth.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bookie_metadata::MetadataStore;
+use futures::{Stream, StreamExt};
+use hulse_proto::time::WallClock;
+use prometheus_client::registry::Registry;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::http::{self, Probes};
+use crate::listener::{Front, FrontParts, Services, set_serving};
+use crate::metrics::Metrics;
+use crate::topics::Topics;
+use crate::{BrokerConfig, Partitions};
+
+/// Longest wait for sessions and reads at shutdown.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// Longest wait for connections to close once nothing runs on them.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
+/// The number of open partitions is counted this often.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// A broker that is ready to be served. Built by the command line.
+pub struct Broker {
+    /// Settings.
+    pub config: BrokerConfig,
+    /// The partitions it may open.
+    pub partitions: Partitions,
+    /// The topics of the cell.
+    pub topics: Topics,
+    /// The metadata store.
+    pub metadata: Arc<dyn MetadataStore>,
+    /// Metrics, registered in `registry`.
+    pub metrics: Arc<Metrics>,
+    /// What `/metrics` shows.
+    pub registry: Arc<Registry>,
+    /// The wall.
+    pub clock: Arc<dyn WallClock>,
+}
+
+/// Why a broker could not go on serving.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The gRPC listener failed.
+    #[error("gRPC listener failed: {0}")]
+    Grpc(#[source] tonic::transport::Error),
+    /// The HTTP listener failed.
+    #[error("HTTP listener failed: {0}")]
+    Http(#[source] std::io::Error),
+}
+
+/// Serves both listeners until `shutdown`, then drains. Needs a multi-thread tokio runtime or a current-thread one.
+///
+/// # Errors
+/// A listener failed; the broker was drained as far as it could be.
+pub async fn serve(
+    broker: Broker,
+    grpc: TcpListener,
+    http: TcpListener,
+    shutdown: CancellationToken,
+) -> Result<(), ServeError> {
+    let probes = Probes::new(broker.registry, broker.metadata.clone());
+    let front = Front::new(FrontParts {
+        config: broker.config,
+        partitions: broker.partitions,
+        topics: broker.topics,
+        metadata: broker.metadata,
+        metrics: broker.metrics,
+    });
+    let services = Services::new(&front).await;
+    let health = services.health();
+    // The HTTP listener outlives the drain, so that its probes can tell of it.
+    let http_stop = CancellationToken::new();
+    let http_server = axum::serve(http, http::router(probes.clone()))
+        .with_graceful_shutdown(http_stop.clone().cancelled_owned());
+    let mut http_server = tokio::spawn(http_server.into_future());
+    let grpc_stop = CancellationToken::new();
+    let accepted = accepted(grpc);
+    let serving = services.serve(accepted, grpc_stop.clone().cancelled_owned());
+    let mut grpc_server = tokio::spawn(serving);
+    let background = tokio::spawn(background(front.clone(), shutdown.clone()));
+    set_serving(&health, true).await;
+    probes.set_serving(true);
+    tracing::info!(broker = %front.config.name, advertised = %front.config.advertised, "serving");
+
+    let failed = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => None,
+        ended = &mut grpc_server => ended.ok().and_then(Result::err).map(ServeError::Grpc),
+        ended = &mut http_server => ended.ok().and_then(Result::err).map(ServeError::Http),
+    };
+    probes.set_serving(false);
+    set_serving(&health, false).await;
+    grpc_stop.cancel();
+    drain(&front).await;
+    background.abort();
+    if !grpc_server.is_finished() {
+        // Connections of clients that do not hang up are cut.
+        drop(tokio::time::timeout(CLOSE_MAX, &mut grpc_server).await);
+        grpc_server.abort();
+    }
+    http_stop.cancel();
+    if !http_server.is_finished() {
+        drop(tokio::time::timeout(CLOSE_MAX, &mut http_server).await);
+        http_server.abort();
+    }
+    tracing::info!(broker = %front.config.name, "stopped serving");
+    failed.map_or(Ok(()), Err)
+}
+
+async fn drain(front: &Front) {
+    front.drain.cancel();
+    front.tasks.close();
+    if tokio::time::timeout(DRAIN_MAX, front.tasks.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(left = front.tasks.len(), "sessions and reads are cut off");
+    }
+    front.partitions.close_all().await;
+    front.kill.cancel();
+}
+
+/// What a broker does besides answering: topics are watched, unfinished deletions are finished, the gauge is kept.
+async fn background(front: Arc<Front>, shutdown: CancellationToken) {
+    let remover = Arc::new(front.partitions.clone());
+    let count = async {
+        loop {
+            front
+                .metrics
+                .partitions()
+                .set(front.partitions.open_count() as i64);
+            tokio::time::sleep(COUNT_EVERY).await;
+        }
+    };
+    let sweep = async {
+        if let Err(fault) = front.partitions.sweep_deleting().await {
+            tracing::warn!(%fault, "ledgers that were being deleted are left for the next start");
+        }
+    };
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep) } => {}
+    }
+}
+
+/// Accepted sockets with TCP_NODELAY: the server's own option does not reach them (dependencies.md §1.5).
+fn accepted(listener: TcpListener) -> impl Stream<Item = std::io::Result<TcpStream>> {
+    TcpListenerStream::new(listener).map(|accepted| {
+        let socket = accepted?;
+        socket.set_nodelay(true)?;
+        Ok(socket)
+    })
+}

@@ -1,0 +1,82 @@
+//! One compare-and-set of one key whose outcome is never guessed.
+
+use std::time::Duration;
+
+use bookie_metadata::{
+    Compare, MetadataError, MetadataStore, Op, Revision, Txn, TxnOutcome, Versioned,
+};
+use tokio::time::Instant;
+
+/// How long a change of unknown outcome is pursued before the caller is told so.
+const RESOLVE_MAX: Duration = Duration::from_secs(10);
+/// Waits between two tries: doubled from the first to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+
+/// What became of a change.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    /// It was made, by this revision.
+    Committed(Revision),
+    /// The key has another version than the expected one. `maybe_ours`: an earlier try of this very change may have done it.
+    Differs {
+        current: Option<Versioned>,
+        maybe_ours: bool,
+    },
+}
+
+/// A key that is expected to have this version; `None`: not to exist.
+pub(crate) struct Expected<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) version: Option<Revision>,
+}
+
+impl Expected<'_> {
+    fn compare(&self) -> Compare {
+        match self.version {
+            None => Compare::Absent(self.key.to_owned()),
+            Some(version) => Compare::Version(self.key.to_owned(), version),
+        }
+    }
+}
+
+/// Applies `op` to the expected key. While an outcome is unknown and the key has the old version, the same bytes are sent again
+/// (storage.md, amendment to M3): both tries compare the same version, so at most one of them takes effect.
+///
+/// # Errors
+/// `Unavailable`: nothing was changed. `OutcomeUnknown`: not resolved within [`RESOLVE_MAX`]; it may yet be applied.
+pub(crate) async fn change(
+    store: &dyn MetadataStore,
+    expected: Expected<'_>,
+    op: Op,
+) -> Result<Changed, MetadataError> {
+    let txn = Txn {
+        compares: vec![expected.compare()],
+        ops: vec![op],
+    };
+    let give_up = Instant::now() + RESOLVE_MAX;
+    let mut pause = PAUSES.0;
+    let mut unknown: Option<MetadataError> = None;
+    loop {
+        match store.txn(txn.clone()).await {
+            Ok(TxnOutcome::Committed { revision }) => return Ok(Changed::Committed(revision)),
+            Ok(TxnOutcome::Conflict { mut current }) => {
+                return Ok(Changed::Differs {
+                    current: current.pop().flatten(),
+                    maybe_ours: unknown.is_some(),
+                });
+            }
+            Err(error @ MetadataError::OutcomeUnknown { .. }) => unknown = Some(error),
+            // After an unknown try, "nothing was changed" speaks of this try only.
+            Err(error @ MetadataError::Unavailable { .. }) if unknown.is_none() => {
+                return Err(error);
+            }
+            Err(MetadataError::Unavailable { .. }) => {}
+            Err(error) => return Err(unknown.unwrap_or(error)),
+        }
+        if Instant::now() + pause > give_up {
+            return Err(unknown.expect("the loop goes on only after an unknown outcome"));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}

@@ -1,0 +1,138 @@
+//! A topic as metadata keep it.
+
+use bookie_metadata::{Revision, Versioned};
+use bytes::Bytes;
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{PartitionId, TopicId, TopicName};
+use hulse_proto::limits::TOPIC_PARTITIONS_MAX;
+use hulse_proto::time::TimestampMs;
+use hulse_proto::wire::metadata;
+use prost::Message;
+
+/// Every topic's key begins with this.
+pub(super) const PREFIX: &str = "topic/";
+
+/// What may be done with a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TopicState {
+    /// Everything.
+    Active,
+    /// Nothing any more: its data are being removed.
+    Deleting,
+}
+
+/// A topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topic {
+    /// Its name.
+    pub name: TopicName,
+    /// Its identity.
+    pub id: TopicId,
+    /// How many partitions it has, 1 to [`TOPIC_PARTITIONS_MAX`].
+    pub partitions: u32,
+    /// Whether it serves.
+    pub state: TopicState,
+    /// When it was made, ms since 1970.
+    pub created_at: TimestampMs,
+    /// Version of its key when it was read.
+    pub(super) version: Revision,
+}
+
+/// A page of [`super::Topics::list`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicPage {
+    /// In order of names.
+    pub topics: Vec<Topic>,
+    /// Give it to the next call; `None`: that was all.
+    pub next: Option<String>,
+}
+
+impl Topic {
+    /// The metadata key of this name.
+    pub(super) fn key(name: &TopicName) -> String {
+        format!("{PREFIX}{name}")
+    }
+
+    /// The value of its key.
+    pub(super) fn encode(&self) -> Bytes {
+        let state = match self.state {
+            TopicState::Active => metadata::topic::State::Active,
+            TopicState::Deleting => metadata::topic::State::Deleting,
+        };
+        let value = metadata::Topic {
+            topic_uuid: self.id.to_bytes(),
+            partitions: self.partitions,
+            state: state as i32,
+            created_at_ms: self.created_at,
+        };
+        value.encode_to_vec().into()
+    }
+
+    /// Reads a key and its value.
+    ///
+    /// # Errors
+    /// `DATA_DAMAGED`: written by nothing we know.
+    pub(super) fn decode(stored: &Versioned) -> Result<Self, Fault> {
+        let damaged = |why: &str| {
+            let words = format!("metadata key {:?} is damaged: {why}", stored.key);
+            Fault::new(Reason::DataDamaged, words)
+        };
+        let name = stored.key.strip_prefix(PREFIX).unwrap_or_default();
+        let name: TopicName = name.parse().map_err(|_| damaged("no topic name"))?;
+        let value = metadata::Topic::decode(stored.value.clone())
+            .map_err(|_| damaged("not a topic record"))?;
+        let id = TopicId::from_slice(&value.topic_uuid).ok_or_else(|| damaged("identity"))?;
+        if !(1..=TOPIC_PARTITIONS_MAX).contains(&value.partitions) {
+            return Err(damaged("number of partitions"));
+        }
+        let state = match value.state() {
+            metadata::topic::State::Active => TopicState::Active,
+            metadata::topic::State::Deleting => TopicState::Deleting,
+            metadata::topic::State::Unspecified => return Err(damaged("state")),
+        };
+        Ok(Self {
+            name,
+            id,
+            partitions: value.partitions,
+            state,
+            created_at: value.created_at_ms,
+            version: stored.version,
+        })
+    }
+
+    /// Its partitions, in order.
+    pub fn partition_ids(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        let topic = self.id;
+        (0..self.partitions).map(move |index| PartitionId { topic, index })
+    }
+
+    /// Refuses a topic that is being deleted.
+    pub(super) fn serving(self) -> Result<Self, Fault> {
+        match self.state {
+            TopicState::Active => Ok(self),
+            TopicState::Deleting => Err(deleting(&self.name)),
+        }
+    }
+}
+
+/// "It is being deleted."
+pub(super) fn deleting(name: &TopicName) -> Fault {
+    let words = format!(
+        "topic {name} is being deleted; wait until it is gone, then the name may be used again"
+    );
+    Fault::new(Reason::TopicDeleting, words).with("topic", name)
+}
+
+/// "There is no such name."
+pub(super) fn not_found(name: &TopicName) -> Fault {
+    let words = format!("topic {name} does not exist; create it or check the name");
+    Fault::new(Reason::TopicNotFound, words).with("topic", name)
+}
+
+/// "There is no such identity."
+pub(super) fn id_not_found(id: TopicId) -> Fault {
+    let words = format!(
+        "no topic has the identity {id}; it was deleted (and perhaps made again): resolve its name"
+    );
+    Fault::new(Reason::TopicNotFound, words).with("topic_uuid", id)
+}
