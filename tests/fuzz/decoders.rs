@@ -22,8 +22,6 @@ pub struct Decoder {
     pub repair: fn(&mut [u8]),
     /// Valid values, with names.
     pub seeds: fn() -> Vec<(&'static str, Vec<u8>)>,
-    /// Divides the number of iterations, for a slow decoder.
-    pub share: usize,
 }
 
 fn batch_header(input: &[u8]) -> bool {
@@ -196,27 +194,27 @@ fn topic_name(input: &[u8]) -> bool {
 fn leave(_: &mut [u8]) {}
 
 macro_rules! decoders {
-    ($($test:ident: $name:literal, $accepts:expr, $repair:expr, $seeds:expr, $share:literal;)*) => {
+    ($($test:ident: $name:literal, $accepts:expr, $repair:expr, $seeds:expr;)*) => {
         $(#[test]
         fn $test() {
-            runner::run(&Decoder { name: $name, accepts: $accepts, repair: $repair, seeds: $seeds, share: $share });
+            runner::run(&Decoder { name: $name, accepts: $accepts, repair: $repair, seeds: $seeds });
         })*
     };
 }
 
 decoders! {
-    batch_header_survives: "batch_header", batch_header, repair_batch, seeds::batches, 1;
-    batch_produced_survives: "batch_produced", batch_produced, repair_batch, seeds::produced_batches, 1;
-    batch_records_survive: "batch_records", batch_records, repair_batch, seeds::batches, 1;
-    entry_header_survives: "entry_header", entry_header, repair_entry_header, seeds::entries, 1;
-    entry_survives: "entry", entry, repair_entry, seeds::entries, 1;
-    envelope_survives: "envelope", envelope, repair_envelope, seeds::envelopes, 1;
-    ledger_metadata_survives: "ledger_metadata", ledger_metadata, leave, seeds::ledgers, 1;
-    metadata_topic_survives: "metadata_topic", message::<metadata::Topic>, leave, seeds::topics, 1;
-    metadata_partition_survives: "metadata_partition", message::<metadata::Partition>, leave, seeds::partitions, 1;
-    metadata_chain_survives: "metadata_chain", message::<metadata::ChainChunk>, leave, seeds::chains, 1;
-    metadata_cell_survives: "metadata_cell", message::<metadata::Cell>, leave, seeds::cells, 1;
-    metadata_counter_survives: "metadata_counter", message::<metadata::Counter>, leave, seeds::counters, 1;
-    fault_survives: "fault", fault, leave, seeds::faults, 1;
-    topic_name_survives: "topic_name", topic_name, leave, seeds::topic_names, 1;
+    batch_header_survives: "batch_header", batch_header, repair_batch, seeds::batches;
+    batch_produced_survives: "batch_produced", batch_produced, repair_batch, seeds::produced_batches;
+    batch_records_survive: "batch_records", batch_records, repair_batch, seeds::batches;
+    entry_header_survives: "entry_header", entry_header, repair_entry_header, seeds::entries;
+    entry_survives: "entry", entry, repair_entry, seeds::entries;
+    envelope_survives: "envelope", envelope, repair_envelope, seeds::envelopes;
+    ledger_metadata_survives: "ledger_metadata", ledger_metadata, leave, seeds::ledgers;
+    metadata_topic_survives: "metadata_topic", message::<metadata::Topic>, leave, seeds::topics;
+    metadata_partition_survives: "metadata_partition", message::<metadata::Partition>, leave, seeds::partitions;
+    metadata_chain_survives: "metadata_chain", message::<metadata::ChainChunk>, leave, seeds::chains;
+    metadata_cell_survives: "metadata_cell", message::<metadata::Cell>, leave, seeds::cells;
+    metadata_counter_survives: "metadata_counter", message::<metadata::Counter>, leave, seeds::counters;
+    fault_survives: "fault", fault, leave, seeds::faults;
+    topic_name_survives: "topic_name", topic_name, leave, seeds::topic_names;
 }

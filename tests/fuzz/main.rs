@@ -3,8 +3,8 @@
 //! A decoder may refuse; it may not panic, break what it promises of what it accepts (`decoders`), or allocate more than
 //! `allocation::BYTES_MAX` and four times its input. An input that makes it do so is written to `corpus/<decoder>/` and stays there.
 //!
-//! `HULSE_FUZZ_ITERATIONS` sets the mutated inputs per decoder; `HULSE_FUZZ_WRITE_SEEDS=1` writes the seeds of `seeds` into the corpus,
-//! which is needed when a format changes.
+//! `HULSE_FUZZ_ITERATIONS` sets the mutated inputs per decoder (`HULSE_LONG=1`: twenty times the usual);
+//! `HULSE_FUZZ_WRITE_SEEDS=1` writes the seeds of `seeds` into the corpus, which is needed when a format changes.
 //!
 //! Reading order: `runner`, `decoders`, `seeds`, `mutator`, `corpus`, `allocation`.
 

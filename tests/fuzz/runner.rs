@@ -1,5 +1,6 @@
 //! Runs one decoder over its corpus and over mutations of it.
 
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -12,27 +13,40 @@ use crate::{allocation, corpus, mutator};
 
 /// Mutated inputs per decoder, unless the environment says otherwise.
 const ITERATIONS: usize = 500_000;
+/// As many times more in a long run.
+const LONG: usize = 20;
 /// Seed of every run: what it finds is kept as a file, not as a number.
 const SEED: u64 = 1;
 
-/// Runs `decoder` and prints how many cases it saw.
+/// Runs `decoder` and tells how many cases it saw.
 pub fn run(decoder: &Decoder) {
-    let iterations = std::env::var("HULSE_FUZZ_ITERATIONS")
-        .map_or(ITERATIONS / decoder.share, |text| {
-            text.parse().expect("HULSE_FUZZ_ITERATIONS is a number")
-        });
     let root = corpus::root();
     if std::env::var_os("HULSE_FUZZ_WRITE_SEEDS").is_some() {
         for (name, bytes) in (decoder.seeds)() {
             corpus::keep(&root, decoder.name, &format!("seed-{name}"), &bytes);
         }
     }
-    let Cases { seen, accepted } = run_in(&root, decoder, iterations);
+    let Cases { seen, accepted } = run_in(&root, decoder, iterations());
+    let line = format!("fuzz {}: {seen} cases", decoder.name);
     // Not `println`, which a passing test keeps to itself.
-    let line = format!("fuzz {}: {seen} cases, {accepted} accepted\n", decoder.name);
     std::io::stdout()
-        .write_all(line.as_bytes())
+        .write_all(format!("{line}, {accepted} accepted\n").as_bytes())
         .expect("standard output is open");
+    if let Some(path) = std::env::var_os("HULSE_TEST_REPORT") {
+        let report = OpenOptions::new().create(true).append(true).open(path);
+        // One write, so that tests that run at the same time do not mix their lines.
+        report
+            .and_then(|mut report| report.write_all(format!("{line}\n").as_bytes()))
+            .expect("HULSE_TEST_REPORT names a file that can be written");
+    }
+}
+
+fn iterations() -> usize {
+    if let Ok(text) = std::env::var("HULSE_FUZZ_ITERATIONS") {
+        return text.parse().expect("HULSE_FUZZ_ITERATIONS is a number");
+    }
+    let long = std::env::var("HULSE_LONG").is_ok_and(|value| value == "1");
+    ITERATIONS * if long { LONG } else { 1 }
 }
 
 /// How many inputs a run saw, and how many of them decoded: a mutator that is never accepted tests the first check only.
@@ -105,7 +119,6 @@ fn failing_input_is_kept_and_named() {
             accepts,
             repair: |_| (),
             seeds: Vec::new,
-            share: 1,
         };
         corpus::keep(&root, name, "failed-before", b"xyz");
         let refusal = catch_unwind(|| run_in(&root, &decoder, 1)).unwrap_err();
