@@ -13,8 +13,7 @@ use hulse_proto::wire::metadata::Counter;
 use prost::Message;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::storage_fault;
-use crate::topics::{Changed, Expected, change};
+use crate::topics::{Changed, Expected, change, read};
 
 /// The next id that was never given.
 const KEY: &str = "id/pid";
@@ -83,10 +82,7 @@ async fn next(block: &mut Range<u64>, store: &dyn MetadataStore) -> Result<Produ
 
 async fn reserve(store: &dyn MetadataStore) -> Result<Range<u64>, Fault> {
     for _ in 0..RACES_MAX {
-        let stored = store
-            .get(KEY)
-            .await
-            .map_err(|error| storage_fault::metadata(&error))?;
+        let stored = read(store.get(KEY)).await?;
         let first = match &stored {
             None => 0,
             Some(stored) => {
@@ -103,10 +99,7 @@ async fn reserve(store: &dyn MetadataStore) -> Result<Range<u64>, Fault> {
             version: stored.map(|stored| stored.version),
         };
         let op = Op::put(KEY, Counter { next: end }.encode_to_vec());
-        match change(store, expected, op)
-            .await
-            .map_err(|error| storage_fault::metadata(&error))?
-        {
+        match change(store, expected, op).await? {
             Changed::Committed(_) => return Ok(first..end),
             Changed::Differs { .. } => {}
         }

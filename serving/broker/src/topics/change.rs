@@ -1,14 +1,22 @@
 //! One compare-and-set of one key whose outcome is never guessed.
 
+use std::future::Future;
 use std::time::Duration;
 
 use bookie_metadata::{
     Compare, MetadataError, MetadataStore, Op, Revision, Txn, TxnOutcome, Versioned,
 };
+use hulse_proto::error::Fault;
 use tokio::time::Instant;
+
+use crate::storage_fault;
 
 /// How long a change of unknown outcome is pursued before the caller is told so.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
+/// A transaction that is not answered within this has an unknown outcome.
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
+/// A metadata store that does not answer a read within this is unavailable.
+const READ_WAIT: Duration = Duration::from_secs(5);
 /// Waits between two tries: doubled from the first to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
@@ -43,8 +51,17 @@ impl Expected<'_> {
 /// (storage.md, amendment to M3): both tries compare the same version, so at most one of them takes effect.
 ///
 /// # Errors
-/// `Unavailable`: nothing was changed. `OutcomeUnknown`: not resolved within [`RESOLVE_MAX`]; it may yet be applied.
+/// `METADATA_UNAVAILABLE`: nothing was changed. `METADATA_UNKNOWN`: not resolved within [`RESOLVE_MAX`]; it may yet be applied.
 pub(crate) async fn change(
+    store: &dyn MetadataStore,
+    expected: Expected<'_>,
+    op: Op,
+) -> Result<Changed, Fault> {
+    let changed = settle(store, expected, op).await;
+    changed.map_err(|error| storage_fault::metadata(&error))
+}
+
+async fn settle(
     store: &dyn MetadataStore,
     expected: Expected<'_>,
     op: Op,
@@ -57,7 +74,7 @@ pub(crate) async fn change(
     let mut pause = PAUSES.0;
     let mut unknown: Option<MetadataError> = None;
     loop {
-        match store.txn(txn.clone()).await {
+        match answer(store, &txn).await {
             Ok(TxnOutcome::Committed { revision }) => return Ok(Changed::Committed(revision)),
             Ok(TxnOutcome::Conflict { mut current }) => {
                 return Ok(Changed::Differs {
@@ -79,4 +96,30 @@ pub(crate) async fn change(
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }
+}
+
+async fn answer(store: &dyn MetadataStore, txn: &Txn) -> Result<TxnOutcome, MetadataError> {
+    let answer = tokio::time::timeout(ANSWER_WAIT, store.txn(txn.clone())).await;
+    answer.unwrap_or_else(|_| {
+        let why = format!("no answer within {} s", ANSWER_WAIT.as_secs());
+        Err(MetadataError::OutcomeUnknown { why })
+    })
+}
+
+/// Waits for a read, but not for ever.
+///
+/// # Errors
+/// `METADATA_UNAVAILABLE`, `DATA_DAMAGED`.
+pub(crate) async fn read<T>(
+    reading: impl Future<Output = Result<T, MetadataError>>,
+) -> Result<T, Fault> {
+    let error = match tokio::time::timeout(READ_WAIT, reading).await {
+        Ok(Ok(found)) => return Ok(found),
+        Ok(Err(error)) => error,
+        Err(_) => {
+            let why = format!("no answer within {} s", READ_WAIT.as_secs());
+            MetadataError::Unavailable { why }
+        }
+    };
+    Err(storage_fault::metadata(&error))
 }

@@ -10,7 +10,7 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{PartitionId, TopicName};
 use tokio_util::sync::CancellationToken;
 
-use super::change::{Changed, Expected};
+use super::change::{Changed, Expected, read};
 use super::registry::{Deletion, Topics, lock};
 use super::topic::{PREFIX, Topic, TopicState, deleting, id_not_found};
 use crate::storage_fault;
@@ -119,10 +119,7 @@ impl Topics {
             limit: 1,
             at: None,
         };
-        let probed = self.0.store.list(probe).await;
-        let before = probed
-            .map_err(|error| storage_fault::metadata(&error))?
-            .revision;
+        let before = read(self.0.store.list(probe)).await?.revision;
         let listed = self.read_all().await?;
         self.forget_unlisted(&listed, before);
         let mut changes = self.0.store.watch(PREFIX, before);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bookie_metadata::{ListRequest, MetadataError, MetadataStore, Op, Revision, list_all};
+use bookie_metadata::{ListRequest, MetadataStore, Op, Revision, list_all};
 use futures::future::{BoxFuture, FutureExt, Shared};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{TopicId, TopicName};
@@ -14,9 +14,8 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha12Rng;
 
 use super::cache::Cache;
-use super::change::{Changed, Expected, change};
+use super::change::{Changed, Expected, change, read};
 use super::topic::{PREFIX, Topic, TopicPage, TopicState, deleting, id_not_found, not_found};
-use crate::storage_fault;
 
 /// Topics per page when the caller names no number, and at most.
 const PAGE: (usize, usize) = (100, 1000);
@@ -144,12 +143,7 @@ impl Topics {
         let key = Topic::key(name);
         // Looked up before the read: only what the read can speak of may be forgotten after it.
         let known = self.cached(name);
-        let stored = self
-            .0
-            .store
-            .get(&key)
-            .await
-            .map_err(|error| storage_fault::metadata(&error))?;
+        let stored = read(self.0.store.get(&key)).await?;
         match stored {
             Some(stored) => {
                 let topic = Topic::decode(&stored)?;
@@ -245,12 +239,7 @@ impl Topics {
             limit,
             at: None,
         };
-        let page = self
-            .0
-            .store
-            .list(request)
-            .await
-            .map_err(|error| storage_fault::metadata(&error))?;
+        let page = read(self.0.store.list(request)).await?;
         let topics = page
             .items
             .iter()
@@ -319,8 +308,7 @@ impl Topics {
     }
 
     pub(super) async fn change(&self, expected: Expected<'_>, op: Op) -> Result<Changed, Fault> {
-        let result = change(&*self.0.store, expected, op).await;
-        result.map_err(|error| storage_fault::metadata(&error))
+        change(&*self.0.store, expected, op).await
     }
 
     pub(super) fn learn(&self, topic: &Topic) {
@@ -374,8 +362,7 @@ impl Topics {
 
     /// Every topic at one revision, learnt on the way.
     pub(super) async fn read_all(&self) -> Result<Vec<Topic>, Fault> {
-        let all = list_all(&*self.0.store, PREFIX).await;
-        let all = all.map_err(|error: MetadataError| storage_fault::metadata(&error))?;
+        let all = read(list_all(&*self.0.store, PREFIX)).await?;
         let topics = all
             .iter()
             .map(Topic::decode)
