@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 
+use hulse_proto::error::ErrorKind;
+
 /// A future that owns its captures for `'a`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -204,6 +206,19 @@ pub enum MetadataError {
         /// Words for a person.
         why: String,
     },
+}
+
+impl MetadataError {
+    /// What the caller should do, in the words all layers share.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unavailable { .. } => ErrorKind::Unavailable,
+            Self::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
+            Self::Compacted { .. } | Self::LeaseEnded(_) => ErrorKind::Conflict,
+            Self::Invalid { .. } => ErrorKind::Invalid,
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+        }
+    }
 }
 
 /// The metadata store (storage.md Z1).

@@ -1,0 +1,79 @@
+//! Errors of the disk that the process outlives.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+
+use super::disk::{Disk, Trouble};
+use super::workload::{Facts, formatted, open, options, run, shown};
+use crate::embedded::EmbeddedStore;
+use crate::store::{MetadataError, MetadataStore, Op, Revision, Txn};
+
+#[tokio::test]
+async fn disk_error_at_each_operation_is_outlived_and_answers_are_true() {
+    let image = formatted();
+    let (mut hits, mut syncs, mut refused) = (0, 0, 0);
+    let quiet = Disk::with(image.clone());
+    drop(open(&quiet).unwrap());
+    let opening = quiet.operations();
+    for point in 0.. {
+        let disk = Disk::with(image.clone());
+        let store = open(&disk).unwrap();
+        disk.plan(point, Trouble::ErrorOnce);
+        let mut watch = store.watch("", Revision(0));
+        let ran = run(&store, Facts::default()).await;
+        let Some(struck) = disk.struck() else {
+            break;
+        };
+        hits += 1;
+        syncs += usize::from(struck == "sync");
+        refused += ran.refused;
+        assert_eq!(
+            ran.caught, None,
+            "{struck} {point}: reopened, so all is known"
+        );
+        assert_eq!(shown(&store).await.unwrap(), ran.answered, "{point}");
+        let first = watch.next().await.unwrap();
+        assert!(first.is_ok(), "the watch outlives it, too: {first:?}");
+        drop((store, watch));
+        // What was answered is on the medium, also when the kernel lied about a failed sync.
+        let after = open(&Disk::with(disk.synced())).unwrap();
+        let expected = ran.answered.after_boot();
+        assert_eq!(shown(&after).await.unwrap(), expected, "{struck} {point}");
+    }
+    println!("disk errors: {hits} hits, {syncs} of them syncs, {refused} refusals");
+    assert!(hits > 100 && syncs > 20 && refused > 20 && opening > 0);
+}
+
+static ABORTS: AtomicU32 = AtomicU32::new(0);
+
+#[tokio::test]
+async fn disk_that_stays_dead_ends_the_process_and_leases_are_not_called_lost() {
+    let disk = Disk::with(formatted());
+    let options = crate::embedded::EmbeddedOptions {
+        abort: || {
+            ABORTS.fetch_add(1, Ordering::Relaxed);
+        },
+        ..options()
+    };
+    let store = EmbeddedStore::on_medium(Box::new(disk.clone()), &options).unwrap();
+    let lease = store.grant_lease(Duration::from_secs(60)).await.unwrap();
+    disk.plan(1, Trouble::Crash);
+    let put = || Txn {
+        compares: vec![],
+        ops: vec![Op::put("k", "v")],
+    };
+    let caught = store.txn(put()).await;
+    assert!(
+        matches!(caught, Err(MetadataError::OutcomeUnknown { .. })),
+        "{caught:?}"
+    );
+    assert_eq!(ABORTS.load(Ordering::Relaxed), 1);
+    let unavailable = |error| matches!(error, MetadataError::Unavailable { .. });
+    assert!(unavailable(store.txn(put()).await.unwrap_err()));
+    assert!(unavailable(store.get("k").await.unwrap_err()));
+    assert!(unavailable(store.renew_lease(lease).await.unwrap_err()));
+    let watched = store.watch("", Revision(0)).next().await.unwrap();
+    assert!(unavailable(watched.unwrap_err()));
+}
