@@ -1,0 +1,111 @@
+//! Unary calls: deadline, back-off, next broker.
+
+use std::future::Future;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hulse_proto::error::ErrorKind;
+use tokio::time::{Instant, timeout, timeout_at};
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+
+use super::Core;
+use crate::backoff::Backoff;
+use crate::connect::{Broker, Purpose};
+use crate::error::Error;
+
+/// How long one attempt of a quick call may take.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What may be done after an attempt whose outcome is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// The call changes nothing, or nothing twice: ask again.
+    Always,
+    /// Only an attempt that was certainly not applied is repeated.
+    WhenNotApplied,
+}
+
+impl Core {
+    /// Calls any of the client's brokers until one answers, at most for the request time-out.
+    ///
+    /// # Errors
+    /// The first error that is not worth a retry, or the last one. Cancel-safe as far as the call itself is.
+    pub(crate) async fn call<T, F, A>(&self, repeat: Repeat, attempt: F) -> Result<T, Error>
+    where
+        F: Fn(Channel) -> A + Send,
+        A: Future<Output = Result<Response<T>, Status>> + Send,
+    {
+        let deadline = Instant::now() + self.request_timeout;
+        let mut rng = self.child_rng();
+        let mut backoff = Backoff::new();
+        loop {
+            let index = self.preferred.load(Ordering::Relaxed) % self.brokers.len();
+            let error = match self.call_once(index, repeat, deadline, &attempt).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let certain = !error.possibly_written();
+            if !error.is_retryable() || (repeat == Repeat::WhenNotApplied && !certain) {
+                return Err(error);
+            }
+            // Another caller may have moved on already; then its choice stays.
+            let next = (index + 1) % self.brokers.len();
+            let preferred = &self.preferred;
+            let _ = preferred.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
+            let wait = backoff.next(&mut rng, error.retry_after());
+            if Instant::now() + wait >= deadline {
+                return Err(error);
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn call_once<T, F, A>(
+        &self,
+        index: usize,
+        repeat: Repeat,
+        deadline: Instant,
+        attempt: &F,
+    ) -> Result<T, Error>
+    where
+        F: Fn(Channel) -> A,
+        A: Future<Output = Result<Response<T>, Status>>,
+    {
+        let broker = &self.brokers[index];
+        let channel = self.pool.channel(broker, Purpose::Control)?;
+        // A call that may not be repeated has the whole time: giving up early would only make its outcome unknown.
+        let until = match repeat {
+            Repeat::Always => deadline.min(Instant::now() + CALL_TIMEOUT),
+            Repeat::WhenNotApplied => deadline,
+        };
+        match timeout_at(until, attempt(channel)).await {
+            Ok(answer) => answer
+                .map(Response::into_inner)
+                .map_err(|status| Error::from_status(&status)),
+            Err(_) => Err(late(broker)),
+        }
+    }
+
+    /// One attempt at one broker, for calls that belong to the owner of a partition. The caller retries.
+    pub(crate) async fn call_at<T, F, A>(&self, broker: &Broker, attempt: F) -> Result<T, Error>
+    where
+        F: FnOnce(Channel) -> A + Send,
+        A: Future<Output = Result<Response<T>, Status>> + Send,
+    {
+        let channel = self.pool.channel(broker, Purpose::Control)?;
+        match timeout(CALL_TIMEOUT, attempt(channel)).await {
+            Ok(answer) => answer
+                .map(Response::into_inner)
+                .map_err(|status| Error::from_status(&status)),
+            Err(_) => Err(late(broker)),
+        }
+    }
+}
+
+fn late(broker: &Broker) -> Error {
+    Error::local(
+        ErrorKind::OutcomeUnknown,
+        format!("broker {broker} did not answer in time; is it overloaded or unreachable?"),
+    )
+}

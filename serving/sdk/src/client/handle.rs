@@ -1,0 +1,115 @@
+//! The client's handle and what its children share.
+
+use std::fmt;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hulse_proto::time::WallClock;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::ClientBuilder;
+use crate::admin::Admin;
+use crate::connect::{Broker, Connect, Pool};
+use crate::error::Error;
+use crate::producer::ProducerBuilder;
+use crate::reader::ReaderBuilder;
+use crate::session::Sessions;
+
+/// A client of one Hulse cluster. Cheap to clone; all clones share connections. Dials lazily and redials by itself after 10 to 200 ms,
+/// jittered. Must be used within a tokio runtime.
+#[derive(Clone)]
+pub struct Client {
+    core: Arc<Core>,
+}
+
+/// What the handles of one client share.
+pub(crate) struct Core {
+    /// As given; each knows the way to every partition.
+    pub(super) brokers: Vec<Broker>,
+    /// Index of the one that answered last.
+    pub(super) preferred: AtomicUsize,
+    pub(super) request_timeout: Duration,
+    pub(crate) client_id: String,
+    pub(crate) pool: Pool,
+    pub(crate) sessions: Sessions,
+    pub(crate) clock: Arc<dyn WallClock>,
+    rng: Mutex<ChaCha8Rng>,
+}
+
+pub(super) struct Parts {
+    pub(super) brokers: Vec<Broker>,
+    pub(super) client_id: String,
+    pub(super) request_timeout: Duration,
+    pub(super) connect: Arc<dyn Connect>,
+    pub(super) clock: Arc<dyn WallClock>,
+    pub(super) seed: Option<[u8; 32]>,
+}
+
+impl Client {
+    /// Begins a client of `endpoints`: one or several brokers as `grpc://host:port` or `host:port`, separated by commas. Any of
+    /// them finds the others.
+    pub fn builder(endpoints: impl AsRef<str>) -> ClientBuilder {
+        ClientBuilder::new(endpoints.as_ref())
+    }
+
+    pub(super) fn from_parts(parts: Parts) -> Self {
+        let rng = match parts.seed {
+            Some(seed) => ChaCha8Rng::from_seed(seed),
+            None => ChaCha8Rng::from_os_rng(),
+        };
+        let core = Core {
+            brokers: parts.brokers,
+            preferred: AtomicUsize::new(0),
+            request_timeout: parts.request_timeout,
+            client_id: parts.client_id,
+            pool: Pool::new(parts.connect),
+            sessions: Sessions::default(),
+            clock: parts.clock,
+            rng: Mutex::new(rng),
+        };
+        Self {
+            core: Arc::new(core),
+        }
+    }
+
+    /// Begins a producer to `topic`: a name or `tenant/namespace/name`.
+    pub fn producer(&self, topic: impl Into<String>) -> ProducerBuilder {
+        ProducerBuilder::new(Arc::clone(&self.core), topic.into())
+    }
+
+    /// Begins a reader of `topic`. It leaves no state on the server.
+    pub fn reader(&self, topic: impl Into<String>) -> ReaderBuilder {
+        ReaderBuilder::new(Arc::clone(&self.core), topic.into())
+    }
+
+    /// Topics and ledgers.
+    pub fn admin(&self) -> Admin {
+        Admin::new(Arc::clone(&self.core))
+    }
+
+    /// Finds one broker that answers: for "is it up?".
+    ///
+    /// # Errors
+    /// The last attempt's, after the request time-out. Cancel-safe.
+    pub async fn ping(&self) -> Result<(), Error> {
+        self.core.resolve(Vec::new(), false).await.map(drop)
+    }
+}
+
+impl Core {
+    /// A generator of its own for one task, so that tasks do not contend and one seed fixes all.
+    pub(crate) fn child_rng(&self) -> ChaCha8Rng {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        ChaCha8Rng::from_seed(rng.random())
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("brokers", &self.core.brokers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,184 @@
+//! What a producer's handles and lanes share.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use hulse_proto::error::ErrorKind;
+use hulse_proto::id::ProducerId;
+use hulse_proto::wire::v1;
+use hulse_proto::wire::v1::txn_client::TxnClient;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::losses::Losses;
+use super::stats::{Counters, count};
+use super::ticket::BatchFate;
+use crate::client::{Core, Repeat, Topic};
+use crate::error::Error;
+use crate::lane::{Cause, Failure, Stored};
+
+/// When a record counts as sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Acks {
+    /// When it was handed to the link: at most once; it may be lost without a word.
+    None,
+    /// When it is durable on an ack quorum.
+    #[default]
+    Quorum,
+}
+
+/// Who an idempotent producer is (serving.md C1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProducerIdentity {
+    /// Given by the cluster.
+    pub id: ProducerId,
+    /// Not negative.
+    pub epoch: i16,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Delivery {
+    pub(crate) acks: Acks,
+    pub(crate) idempotent: bool,
+    pub(crate) timeout: Duration,
+}
+
+pub(crate) struct Shared {
+    pub(crate) core: Arc<Core>,
+    pub(crate) topic: Topic,
+    pub(crate) delivery: Delivery,
+    /// Bytes of `max_unacked_bytes` that are free. First come, first served.
+    pub(crate) memory: Semaphore,
+    pub(crate) memory_max: usize,
+    pub(crate) counters: Counters,
+    pub(crate) losses: Arc<Losses>,
+    pub(crate) identity: OnceCell<ProducerIdentity>,
+    /// Why the whole producer stopped.
+    fatal: OnceLock<Error>,
+    /// Ends every lane at once.
+    pub(crate) stop: CancellationToken,
+    pub(crate) lanes: TaskTracker,
+}
+
+impl Shared {
+    pub(super) fn new(core: Arc<Core>, topic: Topic, delivery: Delivery, memory: usize) -> Self {
+        Self {
+            core,
+            topic,
+            delivery,
+            memory: Semaphore::new(memory),
+            memory_max: memory,
+            counters: Counters::default(),
+            losses: Arc::default(),
+            identity: OnceCell::new(),
+            fatal: OnceLock::new(),
+            stop: CancellationToken::new(),
+            lanes: TaskTracker::new(),
+        }
+    }
+
+    /// The producer's identity, asked for at first use. A repeated question only leaves a number unused.
+    pub(crate) async fn identity(&self) -> Result<ProducerIdentity, Error> {
+        let identity = self.identity.get_or_try_init(|| async {
+            let answer = self
+                .core
+                .call(Repeat::Always, |channel| {
+                    let client_id = self.core.client_id.clone();
+                    async move {
+                        let request = v1::InitProducerRequest { client_id };
+                        TxnClient::new(channel).init_producer(request).await
+                    }
+                })
+                .await?;
+            match i16::try_from(answer.producer_epoch) {
+                Ok(epoch) if epoch >= 0 && answer.producer_id >= 0 => Ok(ProducerIdentity {
+                    id: ProducerId(answer.producer_id),
+                    epoch,
+                }),
+                _ => Err(Error::local(
+                    ErrorKind::Internal,
+                    "the broker gave an impossible producer identity; report it",
+                )),
+            }
+        });
+        identity.await.copied()
+    }
+
+    /// Decides a batch's fate and frees its memory.
+    pub(crate) fn settle(&self, fate: &BatchFate, result: Result<Stored, Failure>) {
+        let weight = fate.weight();
+        let records = u64::from(weight.records);
+        let outcome = match result {
+            Ok(stored) => {
+                count(&self.counters.records_stored, records);
+                count(&self.counters.batches_duplicate, stored.duplicate.into());
+                Ok(stored)
+            }
+            Err(failure) => {
+                count(&self.counters.records_failed, records);
+                Err(self.error_of(&failure))
+            }
+        };
+        fate.settle(outcome);
+        self.memory.add_permits(weight.cost);
+    }
+
+    /// Decides the fate of a batch that was never handed to a link.
+    pub(crate) fn fail_unsent(&self, fate: &BatchFate, cause: Cause) {
+        let possibly_written = false;
+        self.settle(
+            fate,
+            Err(Failure {
+                cause,
+                possibly_written,
+            }),
+        );
+    }
+
+    /// The words of a failure.
+    pub(crate) fn error_of(&self, failure: &Failure) -> Error {
+        let error = match &failure.cause {
+            Cause::Refused(fault) => fault.clone().into(),
+            Cause::TimedOut => {
+                let kind = match failure.possibly_written {
+                    true => ErrorKind::OutcomeUnknown,
+                    false => ErrorKind::Unavailable,
+                };
+                let words = format!(
+                    "not confirmed within the delivery time-out of {:?}; are the brokers of {} up and fast enough?",
+                    self.delivery.timeout, self.topic.name
+                );
+                Error::local(kind, words)
+            }
+            Cause::EpochsUsedUp => Error::local(
+                ErrorKind::Fenced,
+                "this producer gave up on too many batches; make a new one",
+            ),
+            Cause::Failed(error) => error.clone(),
+        };
+        error.with_possibly_written(failure.possibly_written)
+    }
+
+    /// Ends the whole producer.
+    pub(crate) fn fail(&self, error: Error) {
+        let _ = self.fatal.set(error);
+        self.memory.close();
+        self.stop.cancel();
+    }
+
+    /// Why records are no longer taken.
+    pub(crate) fn closed_error(&self) -> Error {
+        self.fatal.get().cloned().unwrap_or_else(|| {
+            let words = format!(
+                "the producer of {} is closed; make a new one",
+                self.topic.name
+            );
+            Error::local(ErrorKind::Conflict, words)
+        })
+    }
+
+    pub(crate) fn fatal(&self) -> Option<&Error> {
+        self.fatal.get()
+    }
+}

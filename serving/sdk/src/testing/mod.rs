@@ -1,0 +1,1 @@
+//! Fakes for this crate's tests.
