@@ -183,3 +183,23 @@ pub(super) fn make_new(
         .and_then(|file| file.sync_all())
         .map_err(|error| OpenError::io(directory, "sync the directory", error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserve_given_up_frees_its_room_and_is_made_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m.redb");
+        let file = beside(&path, ".reserve");
+        let mut reserve = Reserve::new(&path, 1 << 20);
+        let found = std::fs::metadata(&file).unwrap();
+        let blocks = std::os::unix::fs::MetadataExt::blocks(&found);
+        assert!(blocks * 512 >= 1 << 20, "its room is real: {blocks} blocks");
+        reserve.give_up();
+        assert!(!file.exists());
+        reserve.make();
+        assert!(file.exists());
+    }
+}

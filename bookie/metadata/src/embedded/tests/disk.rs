@@ -34,6 +34,8 @@ struct State {
     operations: u64,
     trouble: Option<(u64, Trouble)>,
     crashed: bool,
+    /// The file cannot grow beyond this.
+    capacity: Option<usize>,
     /// What the failing operation was.
     struck: Option<&'static str>,
 }
@@ -77,6 +79,12 @@ impl Disk {
         let mut state = self.state();
         let at = state.operations + at;
         state.trouble = Some((at, trouble));
+    }
+
+    /// Leaves room for this many bytes more; `None`: without end.
+    pub(super) fn set_room(&self, room: Option<usize>) {
+        let mut state = self.state();
+        state.capacity = room.map(|room| state.cached.len() + room);
     }
 
     /// Operations so far.
@@ -123,10 +131,13 @@ impl Disk {
         image
     }
 
-    /// Counts an operation; an error if trouble strikes.
-    fn operate(state: &mut State, what: &'static str) -> io::Result<()> {
+    /// Counts an operation that makes the file at least `end` long; an error if trouble strikes.
+    fn operate(state: &mut State, what: &'static str, end: u64) -> io::Result<()> {
         if state.crashed {
             return Err(io::Error::other("the machine is off"));
+        }
+        if state.capacity.is_some_and(|room| end > room as u64) {
+            return Err(io::ErrorKind::StorageFull.into());
         }
         let now = state.operations;
         state.operations += 1;
@@ -166,7 +177,7 @@ impl StorageBackend for Disk {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.state();
-        let result = Self::operate(&mut state, "set_len");
+        let result = Self::operate(&mut state, "set_len", len);
         if result.is_ok() {
             apply(&mut state.cached, &Dirty::Length(len));
         }
@@ -178,7 +189,7 @@ impl StorageBackend for Disk {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.state();
-        let result = Self::operate(&mut state, "sync");
+        let result = Self::operate(&mut state, "sync", 0);
         if result.is_ok() {
             let dirty = std::mem::take(&mut state.dirty);
             dirty.iter().for_each(|d| apply(&mut state.durable, d));
@@ -191,9 +202,10 @@ impl StorageBackend for Disk {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.state();
-        let result = Self::operate(&mut state, "write");
+        let end = offset + data.len() as u64;
+        let result = Self::operate(&mut state, "write", end);
         // A failed write may have done its work all the same.
-        let done = result.is_ok() || state.operations.is_multiple_of(2);
+        let done = result.is_ok() || (state.struck.is_some() && state.operations % 2 == 0);
         if done {
             write_at(&mut state.cached, offset, data);
         }

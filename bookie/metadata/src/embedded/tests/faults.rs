@@ -46,6 +46,76 @@ async fn disk_error_at_each_operation_is_outlived_and_answers_are_true() {
     assert!(hits > 100 && syncs > 20 && refused > 20 && opening > 0);
 }
 
+fn put(key: &str, bytes: usize) -> Txn {
+    Txn {
+        compares: vec![],
+        ops: vec![Op::put(key, vec![7u8; bytes])],
+    }
+}
+
+#[tokio::test]
+async fn full_disk_refuses_writes_serves_reads_and_heals() {
+    let disk = Disk::with(formatted());
+    let options = crate::embedded::EmbeddedOptions {
+        abort: || panic!("a full disk must not end the process"),
+        ..options()
+    };
+    let store = EmbeddedStore::on_medium(Box::new(disk.clone()), &options).unwrap();
+    disk.set_room(Some(200_000));
+    let mut kept = 0;
+    let refusal = loop {
+        match store.txn(put(&format!("fill/{kept:04}"), 20_000)).await {
+            Ok(_) => kept += 1,
+            Err(error) => break error,
+        }
+        assert!(kept < 100, "the disk never filled");
+    };
+    assert!(
+        matches!(refusal, MetadataError::Unavailable { .. }),
+        "{refusal}"
+    );
+    for _ in 0..3 {
+        let again = store.txn(put("more", 60_000)).await;
+        assert!(
+            matches!(again, Err(MetadataError::Unavailable { .. })),
+            "{again:?}"
+        );
+        let rows = crate::store::list_all(&store, "fill/").await.unwrap();
+        assert_eq!(rows.len(), kept);
+    }
+    disk.set_room(None);
+    store.txn(put("more", 60_000)).await.unwrap();
+    drop(store);
+    let after = open(&Disk::with(disk.synced())).unwrap();
+    assert_eq!(shown(&after).await.unwrap().rows.len(), kept + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_end_caught_by_a_disk_error_is_tried_again() {
+    let disk = Disk::with(formatted());
+    let store = open(&disk).unwrap();
+    let lease = store.grant_lease(Duration::from_secs(1)).await.unwrap();
+    let bound = Op::Put {
+        key: "bound".to_owned(),
+        value: "v".into(),
+        lease: Some(lease),
+    };
+    let txn = Txn {
+        compares: vec![],
+        ops: vec![bound],
+    };
+    store.txn(txn).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    disk.plan(1, Trouble::ErrorOnce);
+    // The key is never shown once its lease is over, not even when it cannot be removed.
+    let first = store.get("bound").await;
+    assert!(
+        matches!(first, Err(MetadataError::Unavailable { .. })),
+        "{first:?}"
+    );
+    assert_eq!(store.get("bound").await, Ok(None));
+}
+
 static ABORTS: AtomicU32 = AtomicU32::new(0);
 
 #[tokio::test]
@@ -60,18 +130,14 @@ async fn disk_that_stays_dead_ends_the_process_and_leases_are_not_called_lost() 
     let store = EmbeddedStore::on_medium(Box::new(disk.clone()), &options).unwrap();
     let lease = store.grant_lease(Duration::from_secs(60)).await.unwrap();
     disk.plan(1, Trouble::Crash);
-    let put = || Txn {
-        compares: vec![],
-        ops: vec![Op::put("k", "v")],
-    };
-    let caught = store.txn(put()).await;
+    let caught = store.txn(put("k", 1)).await;
     assert!(
         matches!(caught, Err(MetadataError::OutcomeUnknown { .. })),
         "{caught:?}"
     );
     assert_eq!(ABORTS.load(Ordering::Relaxed), 1);
     let unavailable = |error| matches!(error, MetadataError::Unavailable { .. });
-    assert!(unavailable(store.txn(put()).await.unwrap_err()));
+    assert!(unavailable(store.txn(put("k", 1)).await.unwrap_err()));
     assert!(unavailable(store.get("k").await.unwrap_err()));
     assert!(unavailable(store.renew_lease(lease).await.unwrap_err()));
     let watched = store.watch("", Revision(0)).next().await.unwrap();
