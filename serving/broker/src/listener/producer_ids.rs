@@ -6,14 +6,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bookie_metadata::{MetadataStore, Op};
+use bookie_metadata::MetadataStore;
+use bookie_metadata::counter::reserve;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::ProducerId;
-use hulse_proto::wire::metadata::Counter;
-use prost::Message;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::topics::{Changed, Expected, change, read};
+use crate::topics::read;
 
 /// The next id that was never given.
 const KEY: &str = "id/pid";
@@ -21,8 +20,6 @@ const KEY: &str = "id/pid";
 const BLOCK: u64 = 1000;
 /// Requests that wait for the task.
 const WAITING_MAX: usize = 1024;
-/// Lost races with other brokers before a request is refused.
-const RACES_MAX: usize = 16;
 
 type Answer = oneshot::Sender<Result<ProducerId, Fault>>;
 
@@ -72,42 +69,52 @@ impl ProducerIds {
 
 async fn next(block: &mut Range<u64>, store: &dyn MetadataStore) -> Result<ProducerId, Fault> {
     if block.is_empty() {
-        *block = reserve(store).await?;
+        *block = read(reserve(store, KEY, BLOCK)).await?;
     }
     let id = block.next().expect("a reserved block has numbers");
-    Ok(ProducerId(
-        i64::try_from(id).expect("reserve stays below i64::MAX"),
-    ))
+    let id = i64::try_from(id);
+    let none_left = |_| {
+        Fault::new(
+            Reason::DataDamaged,
+            format!("metadata key {KEY} is too high"),
+        )
+    };
+    Ok(ProducerId(id.map_err(none_left)?))
 }
 
-async fn reserve(store: &dyn MetadataStore) -> Result<Range<u64>, Fault> {
-    for _ in 0..RACES_MAX {
-        let stored = read(store.get(KEY)).await?;
-        let first = match &stored {
-            None => 0,
-            Some(stored) => {
-                let counter = Counter::decode(stored.value.clone());
-                counter.map_err(|_| damaged("is not a counter"))?.next
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use bookie_metadata::MemoryStore;
+    use bookie_metadata::testing::{Fate, FaultyStore, Late};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn ids_of_two_brokers_and_lost_answers_are_never_given_twice() {
+        let store = Arc::new(FaultyStore::new(Arc::new(MemoryStore::new())));
+        let unknown = [Fate::UnknownCommitted, Fate::UnknownLater(Late::OnDemand)];
+        store.plan_txns(unknown.into_iter().cycle().take(4));
+        let brokers = [
+            ProducerIds::start(store.clone()),
+            ProducerIds::start(store.clone()),
+        ];
+        let mut given = BTreeSet::new();
+        for round in 0..2500 {
+            let id = brokers[round % 2].next().await.unwrap();
+            assert!(id.0 >= 0 && given.insert(id), "{id} was given before");
+            if round % 700 == 0 {
+                store.land_all().await;
             }
-        };
-        let end = first
-            .checked_add(BLOCK)
-            .filter(|end| i64::try_from(*end).is_ok());
-        let end = end.ok_or_else(|| damaged("has no numbers left"))?;
-        let expected = Expected {
-            key: KEY,
-            version: stored.map(|stored| stored.version),
-        };
-        let op = Op::put(KEY, Counter { next: end }.encode_to_vec());
-        match change(store, expected, op).await? {
-            Changed::Committed(_) => return Ok(first..end),
-            Changed::Differs { .. } => {}
         }
     }
-    let words = "other brokers reserve producer ids at the same time; retry";
-    Err(Fault::new(Reason::Overloaded, words))
-}
 
-fn damaged(why: &str) -> Fault {
-    Fault::new(Reason::DataDamaged, format!("metadata key {KEY} {why}"))
+    #[tokio::test(start_paused = true)]
+    async fn silent_metadata_give_no_id() {
+        let store = Arc::new(FaultyStore::new(Arc::new(MemoryStore::new())));
+        store.silence();
+        let fault = ProducerIds::start(store).next().await.unwrap_err();
+        assert_eq!(fault.reason, Reason::MetadataUnavailable);
+    }
 }

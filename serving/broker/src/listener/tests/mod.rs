@@ -1,0 +1,8 @@
+//! The listener through real sockets, over real partitions whose ledgers lie in a memory bookie.
+
+mod admin;
+mod bookie;
+mod produce;
+mod reading;
+mod session;
+mod world;

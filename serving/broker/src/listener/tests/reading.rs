@@ -1,0 +1,174 @@
+//! Log.Read and Log.Offsets.
+
+use bytes::Bytes;
+use hulse_proto::batch::BatchHeader;
+use hulse_proto::error::Reason;
+use hulse_proto::wire::v1::{self, read_response::Item};
+use tonic::Streaming;
+
+use super::session::Session;
+use super::world::{World, fault, partition, plain, reason};
+
+fn request(topic: &Bytes, start: u64, follow: bool) -> v1::ReadRequest {
+    v1::ReadRequest {
+        partition: partition(topic, 0),
+        start,
+        max_bytes_in_flight: 0,
+        follow,
+    }
+}
+
+/// What a read answers until its end or until it caught up: base offsets of the batches, and where the log ended.
+async fn until_end(stream: &mut Streaming<v1::ReadResponse>) -> (Vec<u64>, u64) {
+    let mut bases = Vec::new();
+    loop {
+        match stream.message().await.unwrap().unwrap().item.unwrap() {
+            Item::Batches(batches) => {
+                assert_eq!(batches.batches.len(), batches.append_times.len());
+                let views = batches
+                    .batches
+                    .iter()
+                    .map(|b| BatchHeader::view(b).unwrap());
+                bases.extend(views.map(|view| view.base_offset.0));
+            }
+            Item::EndOfLog(end) => return (bases, end.offset),
+        }
+    }
+}
+
+async fn produce(session: &mut Session, seqs: std::ops::Range<u64>, batch: &Bytes) {
+    for seq in seqs {
+        session.batch(0, seq, batch.clone()).await;
+        assert!(session.word().await.starts_with("ack"));
+    }
+}
+
+#[tokio::test]
+async fn read_gives_whole_batches_from_the_one_that_holds_the_start() {
+    let world = World::new().await;
+    let topic = world.topic("a", 1).await;
+    let mut session = Session::on(&world, &topic).await;
+    produce(&mut session, 0..4, &plain(3, 10)).await;
+    let mut stream = world
+        .log()
+        .read(request(&topic, 4, false))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(until_end(&mut stream).await, (vec![3, 6, 9], 12));
+    assert!(
+        stream.message().await.unwrap().is_none(),
+        "the stream ends at the end of the log"
+    );
+    let offsets = v1::OffsetsRequest {
+        partition: partition(&topic, 0),
+        at_time: Some(2),
+    };
+    let offsets = world.log().offsets(offsets).await.unwrap().into_inner();
+    assert_eq!((offsets.log_start, offsets.high_watermark), (0, 12));
+    assert_eq!(
+        (offsets.offset_at_time, offsets.timestamp_at_time),
+        (Some(2), Some(2))
+    );
+}
+
+#[tokio::test]
+async fn offsets_out_of_range_are_refused_with_the_range() {
+    let world = World::new().await;
+    let topic = world.topic("a", 1).await;
+    let mut session = Session::on(&world, &topic).await;
+    produce(&mut session, 0..1, &plain(3, 10)).await;
+    let fault = fault(world.log().read(request(&topic, 4, true)).await);
+    assert_eq!(fault.reason, Reason::OffsetOutOfRange);
+    assert_eq!(
+        (
+            &*fault.details["log_start"],
+            &*fault.details["high_watermark"]
+        ),
+        ("0", "3")
+    );
+    let huge = world.log().read(request(&topic, u64::MAX, false)).await;
+    assert_eq!(reason(huge), Reason::OffsetOutOfRange);
+    let unknown = world
+        .log()
+        .read(request(&Bytes::from(vec![7; 16]), 0, false))
+        .await;
+    assert_eq!(reason(unknown), Reason::TopicNotFound);
+    let short = world
+        .log()
+        .read(request(&Bytes::from_static(b"x"), 0, false))
+        .await;
+    assert_eq!(reason(short), Reason::InvalidRequest);
+    let mut greedy = request(&topic, 0, false);
+    greedy.max_bytes_in_flight = u32::MAX;
+    assert_eq!(
+        reason(world.log().read(greedy).await),
+        Reason::InvalidRequest
+    );
+}
+
+#[tokio::test]
+async fn following_read_tells_each_time_that_it_caught_up_until_the_topic_goes() {
+    let world = World::new().await;
+    let topic = world.topic("a", 1).await;
+    let mut session = Session::on(&world, &topic).await;
+    let mut stream = world
+        .log()
+        .read(request(&topic, 0, true))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(until_end(&mut stream).await, (vec![], 0));
+    produce(&mut session, 0..1, &plain(2, 10)).await;
+    assert_eq!(until_end(&mut stream).await, (vec![0], 2));
+    produce(&mut session, 1..2, &plain(2, 10)).await;
+    assert_eq!(until_end(&mut stream).await, (vec![2], 4));
+    let request = v1::DeleteTopicRequest {
+        name: "a".to_owned(),
+    };
+    world.admin().delete_topic(request).await.unwrap();
+    assert_eq!(reason(stream.message().await), Reason::TopicDeleting);
+}
+
+#[tokio::test]
+async fn large_log_comes_in_small_messages_through_a_small_window() {
+    let world = World::new().await;
+    let topic = world.topic("a", 1).await;
+    let mut session = Session::on(&world, &topic).await;
+    produce(&mut session, 0..20, &plain(1, 700_000)).await;
+    let mut small = request(&topic, 0, false);
+    small.max_bytes_in_flight = 100_000;
+    let mut stream = world.log().read(small).await.unwrap().into_inner();
+    let mut next = 0;
+    while let Some(message) = stream.message().await.unwrap() {
+        match message.item.unwrap() {
+            Item::Batches(batches) => {
+                assert_eq!(batches.prev_end_offset, next);
+                next += batches.batches.len() as u64;
+                let bytes: usize = batches.batches.iter().map(Bytes::len).sum();
+                assert!(bytes <= 1_000_000, "{bytes}");
+            }
+            Item::EndOfLog(end) => assert_eq!((end.offset, next), (20, 20)),
+        }
+    }
+    assert_eq!(next, 20);
+}
+
+#[tokio::test]
+async fn reader_that_hangs_up_leaves_nothing_behind() {
+    let mut world = World::new().await;
+    let topic = world.topic("a", 1).await;
+    for _ in 0..20 {
+        drop(world.log().read(request(&topic, 0, true)).await.unwrap());
+    }
+    let mut last = world
+        .log()
+        .read(request(&topic, 0, true))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(until_end(&mut last).await, (vec![], 0));
+    world.stop();
+    assert_eq!(reason(last.message().await), Reason::ShuttingDown);
+    world.stopped().await;
+}

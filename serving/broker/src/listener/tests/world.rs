@@ -1,0 +1,205 @@
+//! A broker for a test, and what is sent to it.
+
+use std::sync::Arc;
+
+use bookie_client::testing::StaticDirectory;
+use bookie_client::{ClientConfig, LedgerClient};
+use bookie_metadata::MemoryStore;
+use bytes::Bytes;
+use hulse_proto::batch::{BatchBuilder, Compression, ProducerStamp, RecordRef};
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{CellId, Incarnation, NodeName, ProducerId};
+use hulse_proto::ledger::{Member, Quorums};
+use hulse_proto::limits::MESSAGE_BYTES_MAX;
+use hulse_proto::time::{TimestampMs, WallClock};
+use hulse_proto::wire::v1;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+use uuid::Uuid;
+
+use super::bookie::MemoryBookie;
+use crate::{
+    Broker, BrokerConfig, Metrics, Partitions, PartitionsConfig, ServeError, Topics, TopicsConfig,
+    serve,
+};
+
+struct Wall;
+
+impl WallClock for Wall {
+    fn now_ms(&self) -> TimestampMs {
+        1_700_000_000_000
+    }
+}
+
+/// A serving broker; ends when dropped or stopped.
+pub(super) struct World {
+    pub(super) channel: Channel,
+    pub(super) bookie: Arc<MemoryBookie>,
+    pub(super) http: std::net::SocketAddr,
+    shutdown: CancellationToken,
+    serving: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
+
+impl World {
+    pub(super) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(super) async fn with(change: impl FnOnce(&mut BrokerConfig)) -> Self {
+        let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, http_address) = (grpc.local_addr().unwrap(), http.local_addr().unwrap());
+        let mut config = BrokerConfig::new(NodeName::new("broker-1").unwrap(), address.to_string());
+        change(&mut config);
+        let bookie = Arc::new(MemoryBookie::new());
+        let broker = broker(config, bookie.clone());
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(serve(broker, grpc, http, shutdown.clone()));
+        let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
+        let channel = endpoint.tcp_nodelay(true).connect().await.unwrap();
+        Self {
+            channel,
+            bookie,
+            http: http_address,
+            shutdown,
+            serving: Some(serving),
+        }
+    }
+
+    /// Begins the shutdown; [`World::stopped`] waits for its end.
+    pub(super) fn stop(&self) {
+        self.shutdown.cancel();
+    }
+
+    pub(super) async fn stopped(&mut self) {
+        self.serving.take().unwrap().await.unwrap().unwrap();
+    }
+
+    pub(super) fn admin(&self) -> v1::admin_client::AdminClient<Channel> {
+        v1::admin_client::AdminClient::new(self.channel.clone())
+    }
+
+    pub(super) fn lookup(&self) -> v1::lookup_client::LookupClient<Channel> {
+        v1::lookup_client::LookupClient::new(self.channel.clone())
+    }
+
+    pub(super) fn log(&self) -> v1::log_client::LogClient<Channel> {
+        v1::log_client::LogClient::new(self.channel.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    /// Makes a topic; its identity.
+    pub(super) async fn topic(&self, name: &str, partitions: u32) -> Bytes {
+        let request = v1::CreateTopicRequest {
+            name: name.to_owned(),
+            partitions,
+        };
+        let made = self
+            .admin()
+            .create_topic(request)
+            .await
+            .unwrap()
+            .into_inner();
+        made.topic.unwrap().topic_uuid
+    }
+}
+
+fn broker(config: BrokerConfig, bookie: Arc<MemoryBookie>) -> Broker {
+    let metadata = Arc::new(MemoryStore::new());
+    let clock: Arc<dyn WallClock> = Arc::new(Wall);
+    let incarnation = Incarnation(Uuid::from_u128(1));
+    let member = Member {
+        bookie: NodeName::new("bookie-1").unwrap(),
+        incarnation,
+    };
+    let client = LedgerClient::new(
+        CellId(Uuid::from_u128(2)),
+        ClientConfig::new(Quorums {
+            ensemble: 1,
+            write: 1,
+            ack: 1,
+        }),
+        metadata.clone(),
+        Arc::new(StaticDirectory::new().with(member, bookie)),
+        clock.clone(),
+        [3; 32],
+    );
+    let parts = PartitionsConfig {
+        metadata: metadata.clone(),
+        client,
+        clock: clock.clone(),
+        boot: Uuid::from_u128(4),
+    };
+    let topics = TopicsConfig {
+        default_partitions: config.default_partitions,
+        auto_create: config.auto_create_topics,
+        seed: [5; 32],
+    };
+    let mut registry = Registry::default();
+    let metrics = Arc::new(Metrics::register(&mut registry));
+    Broker {
+        partitions: Partitions::new(&config, parts),
+        topics: Topics::new(metadata.clone(), topics, clock.clone()),
+        config,
+        metadata,
+        metrics,
+        registry: Arc::new(registry),
+        clock,
+    }
+}
+
+pub(super) fn partition(topic_uuid: &Bytes, index: u32) -> Option<v1::Partition> {
+    Some(v1::Partition {
+        topic_uuid: topic_uuid.clone(),
+        index,
+    })
+}
+
+/// A batch of `records` records of `bytes` each, without a producer id.
+pub(super) fn plain(records: u32, bytes: usize) -> Bytes {
+    builder(records, bytes).build(None)
+}
+
+/// A batch of one record from an idempotent producer.
+pub(super) fn stamped(id: i64, sequence: i32) -> Bytes {
+    let stamp = ProducerStamp {
+        id: ProducerId(id),
+        epoch: 0,
+        base_sequence: sequence,
+    };
+    builder(1, 10).build(Some(stamp))
+}
+
+fn builder(records: u32, bytes: usize) -> BatchBuilder {
+    let value = vec![b'v'; bytes];
+    let mut builder = BatchBuilder::new(Compression::None).unwrap();
+    for timestamp in 0..i64::from(records) {
+        let record = RecordRef {
+            timestamp,
+            key: None,
+            value: Some(&value),
+            headers: &[],
+        };
+        builder.push(&record).unwrap();
+    }
+    builder
+}
+
+/// The reason of a failed call.
+pub(super) fn reason<T: std::fmt::Debug>(result: Result<T, tonic::Status>) -> Reason {
+    fault(result).reason
+}
+
+pub(super) fn fault<T: std::fmt::Debug>(result: Result<T, tonic::Status>) -> Fault {
+    let status = result.unwrap_err();
+    Fault::from_status(&status).unwrap_or_else(|| panic!("not one of our faults: {status:?}"))
+}
