@@ -1,0 +1,124 @@
+//! What an operator or a test decides of a node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hulse_proto::id::{CellId, NodeName};
+
+use crate::log::format::GROUP_BODY_BYTES_MAX;
+
+/// When the node calls something stored (storage.md, amendment to B5). Part of the disk's identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SyncMode {
+    /// After a sync that covers it. Nothing confirmed is lost at a power failure.
+    Always,
+    /// When written; synced this often. A power failure loses up to that much of what was confirmed.
+    Interval(Duration),
+    /// When written; synced only at a clean stop.
+    Off,
+}
+
+impl SyncMode {
+    /// True when confirmed means durable.
+    pub fn always(self) -> bool {
+        self == Self::Always
+    }
+}
+
+/// Who does the disk's work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Threads {
+    /// One thread appends, this many read.
+    Dedicated {
+        /// At least 1.
+        readers: usize,
+    },
+    /// Each call does its own work before it returns: one order of events, for simulation on a paused runtime.
+    Inline,
+}
+
+/// What to do when the log thread panics: the process must not go on (ARCHITECTURE D16).
+#[derive(Clone)]
+pub struct PanicHook(pub Arc<dyn Fn() + Send + Sync>);
+
+impl PanicHook {
+    /// Aborts the process.
+    pub fn abort() -> Self {
+        Self(Arc::new(|| std::process::abort()))
+    }
+}
+
+impl std::fmt::Debug for PanicHook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PanicHook")
+    }
+}
+
+/// Configuration of a node.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// The cluster this node is to serve.
+    pub cell: CellId,
+    /// The node's name.
+    pub name: NodeName,
+    /// Failure domain, published for placement. Default: empty.
+    pub zone: String,
+    /// Format an empty directory instead of refusing it (standalone). Default: false.
+    pub format_if_empty: bool,
+    /// Default: always.
+    pub sync: SyncMode,
+    /// Identity of this boot of the kernel, from the operating system; empty when there is none. Tells a killed process from a
+    /// killed machine.
+    pub kernel_boot_id: String,
+    /// Preallocated length of a log file, bytes; 1 MiB to 2 GiB. Default: 256 MiB.
+    pub file_bytes: u64,
+    /// Most bytes one sync covers, unless one entry is larger. The cap adapts below this. Default and most: 8 MiB.
+    pub group_bytes_max: usize,
+    /// Adds queued beyond this many bytes are answered BUSY (storage.md K8); never more than half a log file. Default: 64 MiB.
+    pub queue_bytes_max: u64,
+    /// After this long without work following a sync a mark is written (storage.md, amendment to 4.3). Default: 50 ms.
+    pub mark_after: Duration,
+    /// Longest wait for metadata at a first contact (B2). Default: 3 s.
+    pub verify_timeout: Duration,
+    /// Default: two readers.
+    pub threads: Threads,
+    /// Default: abort.
+    pub on_panic: PanicHook,
+}
+
+impl NodeConfig {
+    /// The defaults.
+    pub fn new(cell: CellId, name: NodeName) -> Self {
+        Self {
+            cell,
+            name,
+            zone: String::new(),
+            format_if_empty: false,
+            sync: SyncMode::Always,
+            kernel_boot_id: String::new(),
+            file_bytes: 256 << 20,
+            group_bytes_max: 8 << 20,
+            queue_bytes_max: 64 << 20,
+            mark_after: Duration::from_millis(50),
+            verify_timeout: Duration::from_secs(3),
+            threads: Threads::Dedicated { readers: 2 },
+            on_panic: PanicHook::abort(),
+        }
+    }
+
+    /// Largest group body this configuration makes.
+    pub(crate) fn group_cap(&self) -> usize {
+        self.group_bytes_max
+            .clamp(4096, GROUP_BODY_BYTES_MAX - (64 << 10))
+    }
+
+    /// Bytes that may wait: never more than fit into one fresh log file.
+    pub(crate) fn queue_cap(&self) -> u64 {
+        self.queue_bytes_max.min(self.file_bytes / 2)
+    }
+
+    /// Length of a log file: room for the largest group and the file's own groups.
+    pub(crate) fn file_cap(&self) -> u64 {
+        self.file_bytes.clamp(64 << 10, 2 << 30)
+    }
+}

@@ -1,0 +1,161 @@
+//! What goes into the core and what comes out.
+
+use std::time::Duration;
+
+use hulse_proto::bookie::{
+    AddRequest, Address, BookieError, FenceAnswer, FenceRequest, RecoveryReadAnswer,
+    RecoveryReadRequest,
+};
+use hulse_proto::id::{EntryId, FenceToken, LedgerId};
+
+use super::reads::Located;
+use crate::ledger::GroupNumber;
+use crate::log::LogPosition;
+
+/// Names a request to the shell; given by it, returned with the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Metadata's word on a ledger's first contact (storage.md B2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Open, and this node with this incarnation is in the last fragment.
+    Open,
+    /// Its end is being decided, or is.
+    Fenced {
+        /// Metadata's token.
+        token: FenceToken,
+    },
+    /// Open, but this node is not in the last fragment.
+    NotInEnsemble,
+    /// No such ledger, or it is being deleted.
+    Deleted,
+    /// No answer.
+    Unavailable,
+}
+
+/// Bytes that can still be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Room {
+    /// In the file that is being written.
+    pub current: u64,
+    /// In the next one, made in advance; 0: there is none.
+    pub spare: u64,
+    /// Making the next one failed because the disk is full.
+    pub full: bool,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// An add. Its payload's checksum was verified.
+    Add {
+        /// For the answer.
+        ticket: Ticket,
+        /// The request.
+        request: AddRequest,
+        /// Since the node's start.
+        now: Duration,
+    },
+    /// A fence.
+    Fence {
+        /// For the answer.
+        ticket: Ticket,
+        /// The request.
+        request: FenceRequest,
+    },
+    /// A recovery read.
+    RecoveryRead {
+        /// For the answer.
+        ticket: Ticket,
+        /// The request.
+        request: RecoveryReadRequest,
+    },
+    /// A deletion.
+    Delete {
+        /// For the answer.
+        ticket: Ticket,
+        /// Which ledger.
+        to: Address,
+    },
+    /// Metadata answered [`Effect::Verify`].
+    Verified {
+        /// The ledger.
+        ledger: LedgerId,
+        /// What it said.
+        verdict: Verdict,
+        /// Since the node's start.
+        now: Duration,
+    },
+    /// A group counts as stored: synced, or written in the relaxed modes.
+    GroupStored {
+        /// Which; all before it are stored too.
+        group: GroupNumber,
+        /// Where each group since the last such event was written, in order.
+        placed: Vec<(GroupNumber, LogPosition)>,
+    },
+    /// The log failed (storage.md E1).
+    LogFailed {
+        /// Words for a person.
+        why: String,
+    },
+    /// A stored entry's bytes are wrong (E2).
+    EntryDamaged {
+        /// The ledger.
+        ledger: LedgerId,
+        /// The entry.
+        entry: EntryId,
+    },
+    /// The log's free room changed.
+    RoomChanged(Room),
+    /// An operator's wish, or a lost lease (C5): `Some` refuses new data.
+    ReadOnly(Option<String>),
+}
+
+/// An answer to a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// To an add.
+    Add(Result<(), BookieError>),
+    /// To a fence.
+    Fence(Result<FenceAnswer, BookieError>),
+    /// To a recovery read; a positive one comes as [`Effect::ReadEntry`].
+    RecoveryRead(Result<RecoveryReadAnswer, BookieError>),
+    /// To a deletion.
+    Delete(Result<(), BookieError>),
+}
+
+/// What the shell is to do.
+#[derive(Debug)]
+pub enum Effect {
+    /// Deliver an answer.
+    Answer {
+        /// Whose.
+        ticket: Ticket,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Read the ledger's metadata, linearizably, and report [`Event::Verified`].
+    Verify {
+        /// The ledger.
+        ledger: LedgerId,
+    },
+    /// Read the entry and answer the recovery read with it; report damage.
+    ReadEntry {
+        /// Whose.
+        ticket: Ticket,
+        /// The ledger.
+        ledger: LedgerId,
+        /// Where.
+        located: Located,
+    },
+}
+
+/// Bounds of the core's queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes of one group, unless one entry is larger.
+    pub group_bytes_max: usize,
+    /// Most bytes that wait for the disk or for metadata.
+    pub queue_bytes_max: u64,
+}

@@ -1,0 +1,533 @@
+//! The core: judges requests, fills groups, answers when they are stored.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use hulse_proto::bookie::{AddRequest, Address, BookieError, Origin};
+use hulse_proto::entry::EntryClass;
+use hulse_proto::id::LedgerId;
+use hulse_proto::limits::ENTRY_BYTES_MAX;
+
+use super::event::{Answer, Effect, Event, Limits, Room, Ticket, Verdict};
+use super::groups::{Groups, PlacedAdd, SealedGroup, TakenGroup, Waiter};
+use super::state::NodeState;
+use crate::index::{Location, Slot};
+use crate::ledger::{AddVerdict, GroupNumber};
+use crate::log::record::entry_record_bytes;
+use crate::log::{DiskIdentity, LogPosition};
+
+/// A request that waits for metadata's word on its ledger.
+pub(super) enum Queued {
+    Add {
+        ticket: Ticket,
+        request: AddRequest,
+        arrived: Duration,
+    },
+    /// Only below the dead watermark (G4).
+    Other(Event),
+}
+
+/// The core. See the module.
+pub struct NodeCore {
+    pub(super) identity: DiskIdentity,
+    pub(super) state: NodeState,
+    pub(super) groups: Groups,
+    pub(super) verifying: BTreeMap<LedgerId, VecDeque<Queued>>,
+    verifying_bytes: u64,
+    limits: Limits,
+    room: Room,
+    read_only: Option<String>,
+    pub(super) failed: Option<String>,
+}
+
+impl NodeCore {
+    /// Begins from what the log said.
+    pub fn new(identity: DiskIdentity, state: NodeState, limits: Limits, room: Room) -> Self {
+        Self {
+            identity,
+            state,
+            groups: Groups::new(limits),
+            verifying: BTreeMap::new(),
+            verifying_bytes: 0,
+            limits,
+            room,
+            read_only: None,
+            failed: None,
+        }
+    }
+
+    /// What the node holds.
+    pub fn state(&self) -> &NodeState {
+        &self.state
+    }
+
+    /// Bytes that wait for the disk or for metadata.
+    pub fn queued_bytes(&self) -> u64 {
+        self.groups.queued_bytes() + self.verifying_bytes
+    }
+
+    /// True when [`NodeCore::take_group`] would give a group.
+    pub fn group_ready(&self) -> bool {
+        self.failed.is_none() && self.groups.ready()
+    }
+
+    /// The reason why new data is refused, if it is.
+    pub fn read_only(&self) -> Option<&str> {
+        match (&self.read_only, self.room.full) {
+            (Some(why), _) => Some(why),
+            (None, true) => Some("the disk is full"),
+            (None, false) => None,
+        }
+    }
+
+    /// Why the log failed, if it did.
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// Takes the next group for the log. Adds that expired meanwhile are answered instead (E3).
+    pub fn take_group(&mut self, now: Duration, effects: &mut Vec<Effect>) -> Option<SealedGroup> {
+        if self.failed.is_some() {
+            return None;
+        }
+        let (group, expired) = self.groups.take(now)?;
+        for add in expired {
+            if let Some(ledger) = self.state.ledgers.get_mut(&add.ledger) {
+                ledger.pending.remove(&add.entry);
+            }
+            effects.push(self.answer_add(add.ticket, Err(self.busy())));
+        }
+        Some(group)
+    }
+
+    /// Takes a written buffer back.
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        self.groups.recycle(buffer);
+    }
+
+    /// Takes one event. Effects are to be carried out in order.
+    pub fn on_event(&mut self, event: Event, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Add {
+                ticket,
+                request,
+                now,
+            } => self.add(ticket, request, now, effects),
+            Event::Fence { ticket, request } => self.fence(ticket, request, effects),
+            Event::RecoveryRead { ticket, request } => {
+                self.recovery_read(ticket, request, effects);
+            }
+            Event::Delete { ticket, to } => self.delete(ticket, to, effects),
+            Event::Verified {
+                ledger,
+                verdict,
+                now,
+            } => {
+                self.verified(ledger, &verdict, now, effects);
+            }
+            Event::GroupStored { group, placed } => self.stored(group, &placed, effects),
+            Event::LogFailed { why } => self.log_failed(why, effects),
+            Event::EntryDamaged { ledger, entry } => {
+                if let Some(state) = self.state.ledgers.get_mut(&ledger)
+                    && state.entries.get(entry).is_some()
+                {
+                    state.damaged.insert(entry);
+                }
+            }
+            Event::RoomChanged(room) => self.room = room,
+            Event::ReadOnly(why) => self.read_only = why,
+        }
+    }
+
+    pub(super) fn busy(&self) -> BookieError {
+        BookieError::Busy {
+            queued_bytes: self.queued_bytes(),
+        }
+    }
+
+    pub(super) fn answer_add(&self, ticket: Ticket, result: Result<(), BookieError>) -> Effect {
+        Effect::Answer {
+            ticket,
+            answer: Answer::Add(result),
+        }
+    }
+
+    /// Storage.md B0 and B14: what is judged before anything else.
+    pub(super) fn check(&self, to: &Address) -> Result<(), BookieError> {
+        if to.cell != self.identity.cell {
+            return Err(BookieError::WrongCell {
+                found: self.identity.cell,
+                asked: to.cell,
+            });
+        }
+        if to.incarnation != self.identity.incarnation {
+            return Err(BookieError::WrongIncarnation {
+                found: self.identity.incarnation,
+                asked: to.incarnation,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_log(&self) -> Result<(), BookieError> {
+        match &self.failed {
+            Some(why) => Err(BookieError::Failed { why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_add(&self, request: &AddRequest) -> Result<(), BookieError> {
+        self.check(&request.to)?;
+        self.check_log()?;
+        let header = request.entry.header();
+        if header.ledger != request.to.ledger {
+            return Err(BookieError::Invalid {
+                why: format!(
+                    "the entry belongs to ledger {}, the request names {}",
+                    header.ledger, request.to.ledger
+                ),
+            });
+        }
+        let payload: usize = request
+            .entry
+            .payload_parts()
+            .iter()
+            .map(bytes::Bytes::len)
+            .sum();
+        if header.entry_len() > ENTRY_BYTES_MAX || payload != header.payload_len as usize {
+            return Err(BookieError::Invalid {
+                why: format!(
+                    "the entry has {payload} payload bytes and says {}; at most {ENTRY_BYTES_MAX} with its header",
+                    header.payload_len
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: AddRequest,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Err(error) = self.check_add(&request) {
+            effects.push(self.answer_add(ticket, Err(error)));
+            return;
+        }
+        self.judge_add(ticket, request, now, effects);
+    }
+
+    fn judge_add(
+        &mut self,
+        ticket: Ticket,
+        request: AddRequest,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        let header = *request.entry.header();
+        let (ledger, entry) = (header.ledger, header.entry);
+        let known = self.state.ledgers.get(&ledger);
+        let verdict = match known {
+            Some(state) => state.judge(ledger, request.origin, entry, header.digest()),
+            None if request.origin == Origin::Normal || ledger < self.state.dead_below => {
+                AddVerdict::Verify
+            }
+            None => crate::ledger::LedgerState::default().judge(
+                ledger,
+                request.origin,
+                entry,
+                header.digest(),
+            ),
+        };
+        let waits = self.verifying.contains_key(&ledger) && request.origin == Origin::Normal;
+        match verdict {
+            AddVerdict::Refused(error) => effects.push(self.answer_add(ticket, Err(error))),
+            AddVerdict::Stored => effects.push(self.answer_add(ticket, Ok(()))),
+            AddVerdict::Pending(group) => {
+                self.groups.wait(
+                    group,
+                    Waiter::Add {
+                        ticket,
+                        ledger,
+                        entry,
+                    },
+                );
+            }
+            AddVerdict::Append | AddVerdict::Verify => {
+                if let Err(error) = self.admit(&request) {
+                    effects.push(self.answer_add(ticket, Err(error)));
+                } else if verdict == AddVerdict::Verify || waits {
+                    self.queue_add(ticket, request, now, effects);
+                } else {
+                    self.append(ticket, &request, now);
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, ticket: Ticket, request: &AddRequest, now: Duration) {
+        let header = request.entry.header();
+        let group = self.groups.add(ticket, request, now);
+        let state = self.state.ledgers.entry(header.ledger).or_default();
+        let digest = header.digest();
+        state
+            .pending
+            .insert(header.entry, crate::ledger::PendingEntry { digest, group });
+        if request.origin == Origin::Normal {
+            state.confirmed_end = state.confirmed_end.max(request.confirmed_end);
+        }
+    }
+
+    /// Bounds the queue and the disk (K8, D1). META, CONTROL, recovery and copies pass where data does not.
+    fn admit(&self, request: &AddRequest) -> Result<(), BookieError> {
+        let plain =
+            request.origin == Origin::Normal && request.entry.header().class == EntryClass::Data;
+        if plain && let Some(why) = self.read_only() {
+            return Err(BookieError::ReadOnly {
+                why: why.to_owned(),
+            });
+        }
+        self.admit_bytes(entry_record_bytes(&request.entry), plain)
+    }
+
+    /// Room in queue and log for a record.
+    pub(super) fn admit_bytes(&self, bytes: usize, plain: bool) -> Result<(), BookieError> {
+        let queued = self.queued_bytes();
+        // A quarter more for what seals ledgers and frees space.
+        let most = match plain {
+            true => self.limits.queue_bytes_max,
+            false => self.limits.queue_bytes_max + self.limits.queue_bytes_max / 4,
+        };
+        if queued > 0 && queued + bytes as u64 > most {
+            return Err(self.busy());
+        }
+        let needed = self
+            .groups
+            .room_needed(bytes + self.verifying_bytes as usize);
+        if needed > self.room.current.max(self.room.spare) {
+            return Err(match self.room.full {
+                true => BookieError::ReadOnly {
+                    why: "the disk is full".to_owned(),
+                },
+                false => self.busy(),
+            });
+        }
+        Ok(())
+    }
+
+    fn queue_add(
+        &mut self,
+        ticket: Ticket,
+        request: AddRequest,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        let ledger = request.to.ledger;
+        self.verifying_bytes += entry_record_bytes(&request.entry) as u64;
+        self.queue(
+            ledger,
+            Queued::Add {
+                ticket,
+                request,
+                arrived: now,
+            },
+            effects,
+        );
+    }
+
+    /// Queues a request behind metadata's word; the first one asks for it.
+    pub(super) fn queue(&mut self, ledger: LedgerId, item: Queued, effects: &mut Vec<Effect>) {
+        let queue = self.verifying.entry(ledger).or_insert_with(|| {
+            effects.push(Effect::Verify { ledger });
+            VecDeque::new()
+        });
+        queue.push_back(item);
+    }
+
+    fn verified(
+        &mut self,
+        ledger: LedgerId,
+        verdict: &Verdict,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(queue) = self.verifying.remove(&ledger) else {
+            return;
+        };
+        if *verdict == Verdict::Open {
+            self.state.ledgers.entry(ledger).or_default().contacted = true;
+        }
+        for item in queue {
+            match item {
+                Queued::Add {
+                    ticket,
+                    request,
+                    arrived,
+                } => {
+                    let bytes = entry_record_bytes(&request.entry) as u64;
+                    self.verifying_bytes -= bytes;
+                    let spent = now.saturating_sub(arrived);
+                    let refusal = self.check_log().err().or_else(|| match request.origin {
+                        Origin::Normal => normal_refusal(ledger, verdict),
+                        _ => other_refusal(ledger, verdict),
+                    });
+                    match refusal {
+                        Some(error) => effects.push(self.answer_add(ticket, Err(error))),
+                        None if spent >= request.timeout => {
+                            effects.push(self.answer_add(ticket, Err(self.busy())));
+                        }
+                        None => {
+                            if request.origin != Origin::Normal {
+                                self.state.ledgers.entry(ledger).or_default();
+                            }
+                            self.judge_add(ticket, request, arrived, effects);
+                        }
+                    }
+                }
+                Queued::Other(event) => self.resume(ledger, event, verdict, effects),
+            }
+        }
+    }
+
+    fn resume(
+        &mut self,
+        ledger: LedgerId,
+        event: Event,
+        verdict: &Verdict,
+        effects: &mut Vec<Effect>,
+    ) {
+        match other_refusal(ledger, verdict) {
+            Some(error) => effects.extend(super::fences::refuse(event, error)),
+            None => {
+                self.state.ledgers.entry(ledger).or_default();
+                self.on_event(event, effects);
+            }
+        }
+    }
+
+    fn stored(
+        &mut self,
+        group: GroupNumber,
+        placed: &[(GroupNumber, LogPosition)],
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.failed.is_some() {
+            return;
+        }
+        while let Some(taken) = self.groups.pop_stored(group) {
+            let at = placed.iter().find(|(number, _)| *number == taken.number);
+            let at = at.map_or_else(LogPosition::default, |(_, at)| *at);
+            self.group_stored(taken, at, effects);
+        }
+    }
+
+    fn group_stored(&mut self, group: TakenGroup, at: LogPosition, effects: &mut Vec<Effect>) {
+        for item in group.items {
+            let Some(add) = item.add else {
+                continue;
+            };
+            let location = Location {
+                file: at.file as u32,
+                offset: at.offset as u32 + item.place.at,
+                bytes: item.place.bytes,
+            };
+            self.index(&add, location);
+            effects.push(self.answer_add(add.ticket, Ok(())));
+        }
+        for waiter in group.waiters {
+            self.wake(waiter, effects);
+        }
+    }
+
+    fn index(&mut self, add: &PlacedAdd, location: Location) {
+        if let Some(state) = self.state.ledgers.get_mut(&add.ledger) {
+            state.pending.remove(&add.entry);
+            let digest = add.digest;
+            state.store(add.entry, Slot { location, digest });
+        }
+    }
+
+    fn wake(&mut self, waiter: Waiter, effects: &mut Vec<Effect>) {
+        match waiter {
+            Waiter::Add {
+                ticket,
+                ledger,
+                entry,
+            } => {
+                let held = self.state.ledgers.get(&ledger);
+                let held = held.is_some_and(|s| s.deleted || s.entries.get(entry).is_some());
+                // The first copy expired before it was appended: nothing was written.
+                let result = if held { Ok(()) } else { Err(self.busy()) };
+                effects.push(self.answer_add(ticket, result));
+            }
+            Waiter::Fence {
+                ticket,
+                ledger,
+                token,
+            } => {
+                effects.push(self.fence_answer(ticket, ledger, token));
+            }
+            Waiter::RecoveryRead { ticket, request } => {
+                self.recovery_read(ticket, request, effects);
+            }
+            Waiter::Delete { ticket } => effects.push(Effect::Answer {
+                ticket,
+                answer: Answer::Delete(Ok(())),
+            }),
+        }
+    }
+
+    fn log_failed(&mut self, why: String, effects: &mut Vec<Effect>) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.failed = Some(why.clone());
+        let error = BookieError::Failed { why };
+        for (items, waiters) in self.groups.drain() {
+            for add in items.into_iter().filter_map(|item| item.add) {
+                effects.push(self.answer_add(add.ticket, Err(error.clone())));
+            }
+            let failed = waiters
+                .into_iter()
+                .map(|w| super::fences::fail(w, error.clone()));
+            effects.extend(failed);
+        }
+        for (_, queue) in std::mem::take(&mut self.verifying) {
+            for item in queue {
+                match item {
+                    Queued::Add { ticket, .. } => {
+                        effects.push(self.answer_add(ticket, Err(error.clone())));
+                    }
+                    Queued::Other(event) => {
+                        effects.extend(super::fences::refuse(event, error.clone()));
+                    }
+                }
+            }
+        }
+        self.verifying_bytes = 0;
+    }
+}
+
+fn normal_refusal(ledger: LedgerId, verdict: &Verdict) -> Option<BookieError> {
+    match verdict {
+        Verdict::Open => None,
+        Verdict::Fenced { token } => Some(BookieError::Fenced {
+            ledger,
+            token: *token,
+        }),
+        Verdict::NotInEnsemble => Some(BookieError::NotInEnsemble { ledger }),
+        Verdict::Deleted => Some(BookieError::Deleted { ledger }),
+        Verdict::Unavailable => Some(BookieError::MetadataUnavailable),
+    }
+}
+
+/// Fences, recovery and copies need the ledger to exist, nothing more (G4).
+fn other_refusal(ledger: LedgerId, verdict: &Verdict) -> Option<BookieError> {
+    match verdict {
+        Verdict::Deleted => Some(BookieError::Deleted { ledger }),
+        Verdict::Unavailable => Some(BookieError::MetadataUnavailable),
+        _ => None,
+    }
+}

@@ -1,0 +1,75 @@
+//! What the log says of all ledgers; built by replay, in any order of the records (storage.md B1).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hulse_proto::id::LedgerId;
+
+use crate::index::{Location, Slot};
+use crate::ledger::LedgerState;
+use crate::log::recovery::Replay;
+use crate::log::{DamagedRange, LimboKind, Record};
+
+/// The ledgers of a disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeState {
+    /// By number.
+    pub ledgers: BTreeMap<LedgerId, LedgerState>,
+    /// Unknown ledgers below are dead unless metadata says otherwise (G4).
+    pub dead_below: LedgerId,
+    /// Damage that was answered with limbo already.
+    pub known_damage: BTreeSet<DamagedRange>,
+}
+
+impl Replay for NodeState {
+    fn apply(&mut self, record: &Record, location: Location) {
+        match *record {
+            Record::Entry(found) => {
+                let ledger = self.ledgers.entry(found.ledger).or_default();
+                if found.normal {
+                    ledger.confirmed_end = ledger.confirmed_end.max(found.confirmed_end);
+                    ledger.contacted = true;
+                }
+                let digest = found.digest;
+                ledger.store(found.entry, Slot { location, digest });
+            }
+            Record::Fence { ledger, token } => {
+                let ledger = self.ledgers.entry(ledger).or_default();
+                ledger.fence = ledger.fence.max(token);
+            }
+            Record::Limbo { ledger, kind, boot } => {
+                self.ledgers
+                    .entry(ledger)
+                    .or_default()
+                    .enter_limbo(kind, boot);
+            }
+            Record::LimboClear { ledger, boot } => {
+                self.ledgers.entry(ledger).or_default().clear_limbo(boot);
+            }
+            Record::Tombstone { ledger } => self.ledgers.entry(ledger).or_default().bury(),
+            Record::DeadBelow { below } => self.dead_below = self.dead_below.max(below),
+            Record::KnownDamage(range) => {
+                self.known_damage.insert(range);
+            }
+            Record::SealMark { .. } => {}
+        }
+    }
+}
+
+impl NodeState {
+    /// Puts ledgers into limbo at this boot; the records that make it durable.
+    pub fn enter_limbo(&mut self, scope: &[LedgerId], kind: LimboKind, boot: u64) -> Vec<Record> {
+        let mut records = Vec::new();
+        for ledger in scope {
+            let state = self.ledgers.entry(*ledger).or_default();
+            if !state.deleted {
+                state.enter_limbo(kind, boot);
+                records.push(Record::Limbo {
+                    ledger: *ledger,
+                    kind,
+                    boot,
+                });
+            }
+        }
+        records
+    }
+}

@@ -1,0 +1,232 @@
+//! Who this disk is: two small files of `name = value` lines with a checksum (storage.md C1, C4).
+//!
+//! `identity` is written once by the format (and when the sync mode changes), `boot` at each start and clean stop. Both are
+//! replaced whole: tmp, sync, rename, sync of the directory.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+use hulse_proto::entry::crc32c;
+use hulse_proto::id::{CellId, Incarnation, NodeName};
+use uuid::Uuid;
+
+use crate::config::SyncMode;
+use crate::disk::{Disk, DiskError, DiskErrorKind};
+use crate::log::DiskIdentity;
+
+/// Name of the identity file.
+pub const IDENTITY_NAME: &str = "identity";
+const BOOT_NAME: &str = "boot";
+/// No such file is longer.
+const FILE_BYTES_MAX: u64 = 16 << 10;
+
+/// Content of `identity`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster.
+    pub cell: CellId,
+    /// The node.
+    pub name: NodeName,
+    /// This life of the disk.
+    pub incarnation: Incarnation,
+    /// The disk.
+    pub disk: Uuid,
+    /// How what is on it was confirmed.
+    pub sync: SyncMode,
+    /// Metadata knows it: the format is finished.
+    pub registered: bool,
+}
+
+impl Identity {
+    /// What stands in every log file's header.
+    pub fn of_disk(&self) -> DiskIdentity {
+        DiskIdentity {
+            cell: self.cell,
+            incarnation: self.incarnation,
+            disk: self.disk,
+        }
+    }
+}
+
+/// Content of `boot`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Boot {
+    /// Starts so far.
+    pub counter: u64,
+    /// Kernel that took the writes of this boot.
+    pub kernel: String,
+    /// Stopped after a last sync.
+    pub clean: bool,
+}
+
+/// Why an identity or boot file is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// The disk failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Checksum or a field is wrong.
+    #[error("file {name} is damaged: {why}")]
+    Damaged {
+        /// The file.
+        name: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// A newer version.
+    #[error("file {name} has format version {found}; this build reads version 0")]
+    Version {
+        /// The file.
+        name: &'static str,
+        /// Its version.
+        found: String,
+    },
+}
+
+type Fields = BTreeMap<String, String>;
+
+/// Reads `identity`; `None` when there is none.
+///
+/// # Errors
+/// [`IdentityError`].
+pub fn read_identity(disk: &dyn Disk) -> Result<Option<Identity>, IdentityError> {
+    let Some(fields) = read(disk, IDENTITY_NAME)? else {
+        return Ok(None);
+    };
+    let field = |key| parse::<String>(&fields, IDENTITY_NAME, key);
+    let name = NodeName::new(&field("name")?).map_err(|error| IdentityError::Damaged {
+        name: IDENTITY_NAME,
+        why: error.to_string(),
+    })?;
+    Ok(Some(Identity {
+        cell: CellId(parse(&fields, IDENTITY_NAME, "cell")?),
+        name,
+        incarnation: Incarnation(parse(&fields, IDENTITY_NAME, "incarnation")?),
+        disk: parse(&fields, IDENTITY_NAME, "disk")?,
+        sync: parse_sync(&field("sync")?)?,
+        registered: parse(&fields, IDENTITY_NAME, "registered")?,
+    }))
+}
+
+/// Writes `identity`; durable on return.
+///
+/// # Errors
+/// Of the disk.
+pub fn write_identity(disk: &dyn Disk, identity: &Identity) -> Result<(), DiskError> {
+    let sync = match identity.sync {
+        SyncMode::Always => "always".to_owned(),
+        SyncMode::Interval(every) => format!("interval:{}", every.as_millis()),
+        SyncMode::Off => "off".to_owned(),
+    };
+    let fields = [
+        ("cell", identity.cell.to_string()),
+        ("name", identity.name.to_string()),
+        ("incarnation", identity.incarnation.to_string()),
+        ("disk", identity.disk.to_string()),
+        ("sync", sync),
+        ("registered", identity.registered.to_string()),
+    ];
+    write(disk, IDENTITY_NAME, &fields)
+}
+
+/// Reads `boot`; the default when there is none.
+///
+/// # Errors
+/// [`IdentityError`].
+pub fn read_boot(disk: &dyn Disk) -> Result<Boot, IdentityError> {
+    let Some(fields) = read(disk, BOOT_NAME)? else {
+        return Ok(Boot::default());
+    };
+    Ok(Boot {
+        counter: parse(&fields, BOOT_NAME, "counter")?,
+        kernel: parse(&fields, BOOT_NAME, "kernel")?,
+        clean: parse(&fields, BOOT_NAME, "clean")?,
+    })
+}
+
+/// Writes `boot`; durable on return.
+///
+/// # Errors
+/// Of the disk.
+pub fn write_boot(disk: &dyn Disk, boot: &Boot) -> Result<(), DiskError> {
+    let fields = [
+        ("counter", boot.counter.to_string()),
+        ("kernel", boot.kernel.clone()),
+        ("clean", boot.clean.to_string()),
+    ];
+    write(disk, BOOT_NAME, &fields)
+}
+
+fn write(disk: &dyn Disk, name: &str, fields: &[(&str, String)]) -> Result<(), DiskError> {
+    let mut text = format!("# Hulse bookie {name}. Not to be edited.\nformat_version = 0\n");
+    for (key, value) in fields {
+        text.push_str(&format!("{key} = {value}\n"));
+    }
+    text.push_str(&format!("crc32c = {:08x}\n", crc32c(text.as_bytes())));
+    let tmp = format!("{name}.tmp");
+    disk.remove(&tmp)?;
+    let file = disk.create(&tmp, 0)?;
+    file.write_at(0, text.as_bytes())?;
+    file.sync()?;
+    disk.rename(&tmp, name)?;
+    disk.sync_dir()
+}
+
+fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<Fields>, IdentityError> {
+    let damaged = |why: &str| IdentityError::Damaged {
+        name,
+        why: why.to_owned(),
+    };
+    let file = match disk.open(name) {
+        Err(error) if error.kind == DiskErrorKind::Missing => return Ok(None),
+        other => other?,
+    };
+    let bytes = file.bytes()?;
+    if bytes > FILE_BYTES_MAX {
+        return Err(damaged("it is too long"));
+    }
+    let text = String::from_utf8(file.read_at(0, bytes as usize)?)
+        .map_err(|_| damaged("it is not text"))?;
+    let (body, crc) = text
+        .rsplit_once("crc32c = ")
+        .ok_or_else(|| damaged("it has no checksum"))?;
+    if u32::from_str_radix(crc.trim_end(), 16) != Ok(crc32c(body.as_bytes())) {
+        return Err(damaged("its checksum is wrong"));
+    }
+    let lines = body.lines().filter(|line| !line.starts_with('#'));
+    let fields: Fields = lines
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()))
+        .collect();
+    match fields.get("format_version").map(String::as_str) {
+        Some("0") => Ok(Some(fields)),
+        other => Err(IdentityError::Version {
+            name,
+            found: other.unwrap_or("none").to_owned(),
+        }),
+    }
+}
+
+fn parse<T: FromStr>(fields: &Fields, name: &'static str, key: &str) -> Result<T, IdentityError> {
+    let value = fields.get(key).and_then(|value| value.parse().ok());
+    value.ok_or_else(|| IdentityError::Damaged {
+        name,
+        why: format!("{key} is missing or malformed"),
+    })
+}
+
+fn parse_sync(text: &str) -> Result<SyncMode, IdentityError> {
+    let interval = text
+        .strip_prefix("interval:")
+        .and_then(|ms| ms.parse().ok());
+    match (text, interval) {
+        ("always", _) => Ok(SyncMode::Always),
+        ("off", _) => Ok(SyncMode::Off),
+        (_, Some(ms)) => Ok(SyncMode::Interval(Duration::from_millis(ms))),
+        _ => Err(IdentityError::Damaged {
+            name: IDENTITY_NAME,
+            why: format!("sync is {text:?}"),
+        }),
+    }
+}

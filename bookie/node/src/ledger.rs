@@ -1,0 +1,160 @@
+//! What the node remembers of one ledger, and the rules by which it accepts. No I/O, no clock.
+//!
+//! # Invariants
+//! 1. The state only grows: fence and confirmed end by maximum, a tombstone wins, an entry is written once. Replay in any order
+//!    gives the same state (storage.md B1).
+//! 2. Only the writer's own adds raise the confirmed end (B9).
+//! 3. An entry is readable only after the group that holds it is durable (B6).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hulse_proto::bookie::{BookieError, Origin};
+use hulse_proto::entry::EntryDigest;
+use hulse_proto::id::{EntryId, FenceToken, LedgerId};
+
+use crate::index::{Runs, Slot};
+use crate::log::LimboKind;
+
+/// Number of a group in the order of this boot; 0: durable since before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct GroupNumber(pub u64);
+
+/// An accepted entry whose group is not durable yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PendingEntry {
+    /// Identity of the content.
+    pub digest: EntryDigest,
+    /// Its group.
+    pub group: GroupNumber,
+}
+
+/// A ledger.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LedgerState {
+    /// Highest accepted token; 0: not fenced.
+    pub fence: FenceToken,
+    /// Group whose durability makes the fence durable.
+    pub fence_group: GroupNumber,
+    /// Highest confirmed end of the writer's adds.
+    pub confirmed_end: EntryId,
+    /// The writer's adds were accepted before, so metadata need not be asked again (B2).
+    pub contacted: bool,
+    /// Deleted for ever.
+    pub deleted: bool,
+    /// Group whose durability makes the tombstone durable.
+    pub deleted_group: GroupNumber,
+    /// Durable entries.
+    pub entries: Runs,
+    /// Accepted entries that are not durable yet.
+    pub pending: BTreeMap<EntryId, PendingEntry>,
+    /// Entries whose stored bytes were found damaged.
+    pub damaged: BTreeSet<EntryId>,
+    limbo: BTreeMap<LimboKind, u64>,
+    limbo_cleared: u64,
+}
+
+/// What becomes of an add.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AddVerdict {
+    /// Append it.
+    Append,
+    /// The same bytes are durable here.
+    Stored,
+    /// The same bytes wait for this group.
+    Pending(GroupNumber),
+    /// First contact: ask metadata first.
+    Verify,
+    /// No.
+    Refused(BookieError),
+}
+
+impl LedgerState {
+    /// Marks the ledger as one that may have lost something.
+    pub fn enter_limbo(&mut self, kind: LimboKind, boot: u64) {
+        let since = self.limbo.entry(kind).or_default();
+        *since = boot.max(*since);
+    }
+
+    /// Ends limbo of boots up to this one.
+    pub fn clear_limbo(&mut self, boot: u64) {
+        self.limbo_cleared = boot.max(self.limbo_cleared);
+    }
+
+    /// The gravest reason why this ledger is in limbo.
+    pub fn limbo(&self) -> Option<LimboKind> {
+        let active = self
+            .limbo
+            .iter()
+            .filter(|(_, boot)| **boot > self.limbo_cleared);
+        active.map(|(kind, _)| *kind).max()
+    }
+
+    /// Judges an add by B3, B7 and B11. The disk's fullness is judged by the caller, after duplicates.
+    pub fn judge(
+        &self,
+        ledger: LedgerId,
+        origin: Origin,
+        entry: EntryId,
+        digest: EntryDigest,
+    ) -> AddVerdict {
+        if let Some(error) = self.refuses(ledger, origin, entry) {
+            return AddVerdict::Refused(error);
+        }
+        if let Some(pending) = self.pending.get(&entry) {
+            return match pending.digest == digest {
+                true => AddVerdict::Pending(pending.group),
+                false => AddVerdict::Refused(BookieError::Conflict { ledger, entry }),
+            };
+        }
+        match self.entries.get(entry) {
+            Some(slot) if slot.digest != digest => {
+                AddVerdict::Refused(BookieError::Conflict { ledger, entry })
+            }
+            Some(_) if !self.damaged.contains(&entry) => AddVerdict::Stored,
+            _ if origin == Origin::Normal && !self.contacted => AddVerdict::Verify,
+            _ => AddVerdict::Append,
+        }
+    }
+
+    fn refuses(&self, ledger: LedgerId, origin: Origin, entry: EntryId) -> Option<BookieError> {
+        if self.deleted {
+            return Some(BookieError::Deleted { ledger });
+        }
+        match origin {
+            Origin::Normal if self.fence > FenceToken(0) => Some(BookieError::Fenced {
+                ledger,
+                token: self.fence,
+            }),
+            Origin::Normal if self.limbo().is_some() => Some(BookieError::Limbo { ledger }),
+            Origin::Recovery { token } if token < self.fence => Some(BookieError::StaleToken {
+                ledger,
+                token: self.fence,
+                asked: token,
+            }),
+            Origin::Copy { bound } if entry >= bound => Some(BookieError::Invalid {
+                why: format!("copy of entry {entry} is not below its bound {bound}"),
+            }),
+            _ => None,
+        }
+    }
+
+    /// A durable entry's slot. A tombstone wins over it.
+    pub fn store(&mut self, entry: EntryId, slot: Slot) {
+        if self.deleted {
+            return;
+        }
+        if self.damaged.remove(&entry) {
+            self.entries.replace(entry, slot);
+        } else {
+            self.entries.insert(entry, slot);
+        }
+    }
+
+    /// Deletes everything but the fact.
+    pub fn bury(&mut self) {
+        self.deleted = true;
+        self.entries = Runs::default();
+        self.damaged.clear();
+        self.pending.clear();
+    }
+}

@@ -1,0 +1,80 @@
+//! What becomes of a group at the disk, by sync mode. Used by the log thread, by inline mode and by `step` alike.
+
+use super::format::LogPosition;
+use super::recovery::LogError;
+use super::writer::LogWriter;
+use crate::config::SyncMode;
+use crate::core::{Event, SealedGroup};
+use crate::ledger::GroupNumber;
+
+/// The writer, and what was written since it last told the core.
+pub struct LogDriver {
+    /// The log.
+    pub writer: LogWriter,
+    mode: SyncMode,
+    placed: Vec<(GroupNumber, LogPosition)>,
+    /// A group was synced and no mark followed it yet.
+    unmarked: bool,
+}
+
+impl LogDriver {
+    /// Drives a writer.
+    pub fn new(writer: LogWriter, mode: SyncMode) -> Self {
+        Self {
+            writer,
+            mode,
+            placed: Vec::new(),
+            unmarked: false,
+        }
+    }
+
+    /// Writes a group. The buffer is for the next one.
+    ///
+    /// # Errors
+    /// Final ([`LogWriter::write`]).
+    pub fn write(&mut self, group: SealedGroup) -> Result<Vec<u8>, LogError> {
+        let (at, buffer) = self.writer.write(group.bytes)?;
+        self.placed.push((group.number, at));
+        Ok(buffer)
+    }
+
+    /// Syncs if the mode asks for it, and says what is stored now.
+    ///
+    /// # Errors
+    /// Final ([`LogWriter::sync`]).
+    pub fn store(&mut self) -> Result<Option<Event>, LogError> {
+        if self.mode.always() {
+            self.writer.sync()?;
+        }
+        self.unmarked = true;
+        let placed = std::mem::take(&mut self.placed);
+        Ok(placed.last().map(|(group, _)| Event::GroupStored {
+            group: *group,
+            placed: placed.clone(),
+        }))
+    }
+
+    /// True when an idle log should be marked.
+    pub fn wants_mark(&self) -> bool {
+        self.unmarked && self.mode.always()
+    }
+
+    /// Writes and syncs the mark (amendment to 4.3).
+    ///
+    /// # Errors
+    /// Final.
+    pub fn mark(&mut self) -> Result<(), LogError> {
+        self.unmarked = false;
+        self.writer.mark()?;
+        self.writer.sync()
+    }
+
+    /// The last sync of a clean stop.
+    ///
+    /// # Errors
+    /// Final.
+    pub fn close(&mut self) -> Result<(), LogError> {
+        self.writer.sync()?;
+        self.mark()
+    }
+}

@@ -1,0 +1,61 @@
+//! The node's live key `node/bookie/{name}`: what the role that runs it keeps renewed (storage.md C5).
+
+use bookie_metadata::{LeaseId, MetadataError, MetadataStore, Op, Txn, TxnOutcome};
+use hulse_proto::wire::metadata as wire;
+use prost::Message;
+
+use super::node::BookieNode;
+use crate::core::Event;
+
+impl BookieNode {
+    /// The key, as an operation bound to a lease. Written again whenever [`BookieNode::mode`] changes and at each renewal.
+    pub fn lease_op(&self, lease: LeaseId, endpoint: &str) -> Op {
+        let value = wire::Node {
+            boot_uuid: self.boot_uuid.as_bytes().to_vec().into(),
+            endpoint: endpoint.to_owned(),
+            boot_counter: self.boot_counter,
+            clock_ms: self.clock.now_ms(),
+            mode: self.mode().to_owned(),
+        };
+        Op::Put {
+            key: format!("node/bookie/{}", self.member().bookie),
+            value: value.encode_to_vec().into(),
+            lease: Some(lease),
+        }
+    }
+
+    /// Publishes the key.
+    ///
+    /// # Errors
+    /// Of the store. Only [`MetadataError::LeaseEnded`] means that the lease is lost; the node should then
+    /// [`BookieNode::refuse_data`] until a new one is granted (ARCHITECTURE D6: silence is no loss).
+    pub async fn publish(
+        &self,
+        metadata: &dyn MetadataStore,
+        lease: LeaseId,
+        endpoint: &str,
+    ) -> Result<(), MetadataError> {
+        let txn = Txn {
+            compares: Vec::new(),
+            ops: vec![self.lease_op(lease, endpoint)],
+        };
+        match metadata.txn(txn).await? {
+            TxnOutcome::Committed { .. } | TxnOutcome::Conflict { .. } => Ok(()),
+        }
+    }
+
+    /// What placement should know: `failed`, `readonly` or `normal`.
+    pub fn mode(&self) -> &'static str {
+        let inner = self.shared.lock();
+        match (inner.core.failed(), inner.core.read_only()) {
+            (Some(_), _) => "failed",
+            (None, Some(_)) => "readonly",
+            (None, None) => "normal",
+        }
+    }
+
+    /// Refuses (or with `None` takes again) new data; META, CONTROL, fences and recovery go on.
+    pub fn refuse_data(&self, why: Option<String>) {
+        self.shared.feed(Event::ReadOnly(why));
+    }
+}

@@ -1,0 +1,307 @@
+//! [`BookieNode`]: start, status, shutdown.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+
+use bookie_metadata::MetadataStore;
+use hulse_proto::id::{Incarnation, LedgerId};
+use hulse_proto::ledger::Member;
+use hulse_proto::time::WallClock;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha12Rng;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::log_thread;
+use super::read_pool::ReadPool;
+use super::shared::{Shared, SharedSeams};
+use super::verify::verify;
+use crate::config::{NodeConfig, Threads};
+use crate::core::Event;
+use crate::disk::{Disk, DiskLock};
+use crate::identity::{Boot, write_boot};
+use crate::log::DamagedRange;
+use crate::log::driver::LogDriver;
+use crate::metrics::NodeMetrics;
+use crate::start::{
+    BootFacts, StartError, boot_in_metadata, identify, limbo_scope, open_log, recover_log,
+};
+
+/// What a node is built on.
+pub struct NodeSeams {
+    /// The directory.
+    pub disk: Arc<dyn Disk>,
+    /// The facts all nodes agree on.
+    pub metadata: Arc<dyn MetadataStore>,
+    /// The date.
+    pub clock: Arc<dyn WallClock>,
+    /// Every random choice: uuids and salts.
+    pub rng: ChaCha12Rng,
+    /// What is counted.
+    pub metrics: NodeMetrics,
+}
+
+/// What a start found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeStatus {
+    /// Damaged ranges of the log, known ones included.
+    pub damage: Vec<DamagedRange>,
+    /// Ledgers put into limbo by this start.
+    pub limbo_ledgers: u64,
+    /// Bytes the recovery read.
+    pub scanned_bytes: u64,
+    /// How long it took, seconds.
+    pub scan_seconds: f64,
+    /// Boot counter of this start.
+    pub boot_counter: u64,
+}
+
+/// A running storage node. Dropping it without [`BookieNode::shutdown`] is as safe as a crash; the directory stays locked until its
+/// threads have ended.
+pub struct BookieNode {
+    pub(super) shared: Arc<Shared>,
+    pub(super) clock: Arc<dyn WallClock>,
+    pub(super) boot_uuid: Uuid,
+    pub(super) boot_counter: u64,
+    me: Member,
+    status: NodeStatus,
+    disk: Arc<dyn Disk>,
+    kernel: String,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for BookieNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BookieNode")
+            .field("me", &self.me)
+            .finish_non_exhaustive()
+    }
+}
+
+impl BookieNode {
+    /// Locks the directory, checks or makes its identity, recovers the log and begins to serve. Blocks its thread while the log is
+    /// scanned.
+    ///
+    /// # Errors
+    /// [`StartError`] says what, why and what to do.
+    pub async fn start(config: NodeConfig, mut seams: NodeSeams) -> Result<Arc<Self>, StartError> {
+        let lock = seams.disk.lock()?;
+        let metadata = Arc::clone(&seams.metadata);
+        let disk = Arc::clone(&seams.disk);
+        let registered =
+            identify(&config, disk.as_ref(), metadata.as_ref(), &mut seams.rng).await?;
+        let facts = BootFacts {
+            identity: registered.identity.clone(),
+            boot_in_metadata: registered.value.boot_counter,
+            log_file_in_metadata: registered.value.highest_log_file,
+        };
+        let begun = tokio::time::Instant::now();
+        let booted = recover_log(&config, disk.as_ref(), facts)?;
+        let scope = match booted.limbo.is_empty() {
+            true => Vec::new(),
+            false => limbo_scope(metadata.as_ref(), &registered.identity).await?,
+        };
+        let status = NodeStatus {
+            damage: booted.recovered().damage.clone(),
+            limbo_ledgers: scope.len() as u64,
+            scanned_bytes: booted.recovered().scanned_bytes,
+            scan_seconds: begun.elapsed().as_secs_f64(),
+            boot_counter: booted.counter,
+        };
+        for range in booted.new_damage() {
+            tracing::error!(
+                ?range,
+                ledgers = scope.len(),
+                "log is damaged; open ledgers are in limbo"
+            );
+            seams.metrics.damage.inc();
+        }
+        seams.metrics.limbo_ledgers.set(scope.len() as i64);
+        let boot_uuid = Uuid::from_u64_pair(seams.rng.next_u64(), seams.rng.next_u64());
+        let salts = Box::new(ChaCha12Rng::from_rng(&mut seams.rng));
+        let now = seams.clock.now_ms();
+        let (core, writer) = open_log(&config, &disk, booted, &scope, (salts, now))?;
+        let counter = status.boot_counter;
+        let file = writer.current_file();
+        boot_in_metadata(
+            &config,
+            metadata.as_ref(),
+            &registered.identity,
+            counter,
+            file,
+        )
+        .await?;
+        let driver = LogDriver::new(writer, config.sync);
+        let node = Self::assemble(
+            config,
+            seams,
+            Parts {
+                core,
+                driver,
+                lock,
+                boot_uuid,
+                status,
+                incarnation: registered.identity.incarnation,
+            },
+        );
+        Ok(node)
+    }
+
+    fn assemble(config: NodeConfig, seams: NodeSeams, parts: Parts) -> Arc<Self> {
+        let me = Member {
+            bookie: config.name.clone(),
+            incarnation: parts.incarnation,
+        };
+        let inline = config.threads == Threads::Inline;
+        let reads = ReadPool::new(parts.driver.writer.files(), inline);
+        let (inline_driver, thread_driver) = match inline {
+            true => (Some(parts.driver), None),
+            false => (None, Some(parts.driver)),
+        };
+        let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
+            let verify = verifier(
+                shared.clone(),
+                Arc::clone(&seams.metadata),
+                me.clone(),
+                &config,
+            );
+            let metrics = seams.metrics.clone();
+            Shared::new(
+                parts.core,
+                SharedSeams {
+                    reads,
+                    metrics,
+                    inline: inline_driver,
+                    verify,
+                    lock: parts.lock,
+                },
+            )
+        });
+        let kernel = config.kernel_boot_id.clone();
+        let threads = start_threads(&shared, thread_driver, config);
+        Arc::new(Self {
+            shared,
+            clock: seams.clock,
+            boot_uuid: parts.boot_uuid,
+            boot_counter: parts.status.boot_counter,
+            me,
+            status: parts.status,
+            disk: seams.disk,
+            kernel,
+            threads: Mutex::new(threads),
+        })
+    }
+
+    /// Who this node is in ensembles.
+    pub fn member(&self) -> &Member {
+        &self.me
+    }
+
+    /// What the start found.
+    pub fn status(&self) -> &NodeStatus {
+        &self.status
+    }
+
+    /// Becomes `Some` when the log failed (E1); the process should then exit non-zero, and restart.
+    pub fn failed(&self) -> watch::Receiver<Option<String>> {
+        self.shared.failed.subscribe()
+    }
+
+    /// Finishes what was accepted, syncs, and marks the stop as clean. Later calls are answered `Failed`.
+    ///
+    /// # Errors
+    /// When the last sync or the mark failed; everything confirmed before is safe all the same.
+    pub async fn shutdown(&self) -> Result<(), StartError> {
+        let threads = std::mem::take(&mut *self.threads.lock().expect("nothing panics under it"));
+        self.shared.lock().stopping = true;
+        self.shared.wake.notify_all();
+        self.shared.reads.stop();
+        let joined =
+            tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join));
+        let joined = joined
+            .await
+            .map_err(|error| StartError::Interrupted(error.to_string()))?;
+        joined.map_err(|_| StartError::Interrupted("a thread panicked".to_owned()))?;
+        if let Some(driver) = &self.shared.inline {
+            driver.lock().expect("nothing panics under it").close()?;
+        }
+        if let Some(why) = self.shared.failed.borrow().clone() {
+            return Err(StartError::Interrupted(why));
+        }
+        self.shared.log_stopped();
+        let boot = Boot {
+            counter: self.boot_counter,
+            kernel: self.kernel.clone(),
+            clean: true,
+        };
+        write_boot(self.disk.as_ref(), &boot)?;
+        self.shared.unlock_disk();
+        Ok(())
+    }
+}
+
+impl Drop for BookieNode {
+    fn drop(&mut self) {
+        self.shared.abandon();
+    }
+}
+
+struct Parts {
+    core: crate::core::NodeCore,
+    driver: LogDriver,
+    lock: Box<dyn DiskLock>,
+    boot_uuid: Uuid,
+    status: NodeStatus,
+    incarnation: Incarnation,
+}
+
+/// Asks metadata in a task of its own and feeds the verdict back.
+fn verifier(
+    shared: Weak<Shared>,
+    metadata: Arc<dyn MetadataStore>,
+    me: Member,
+    config: &NodeConfig,
+) -> Box<dyn Fn(LedgerId) + Send + Sync> {
+    let timeout = config.verify_timeout;
+    let runtime = tokio::runtime::Handle::current();
+    Box::new(move |ledger| {
+        let (shared, metadata, me) = (shared.clone(), Arc::clone(&metadata), me.clone());
+        runtime.spawn(async move {
+            let verdict = verify(metadata.as_ref(), &me, ledger, timeout).await;
+            if let Some(shared) = shared.upgrade() {
+                let now = shared.now();
+                shared.feed(Event::Verified {
+                    ledger,
+                    verdict,
+                    now,
+                });
+            }
+        });
+    })
+}
+
+fn start_threads(
+    shared: &Arc<Shared>,
+    driver: Option<LogDriver>,
+    config: NodeConfig,
+) -> Vec<JoinHandle<()>> {
+    let Some(driver) = driver else {
+        return Vec::new();
+    };
+    let readers = match config.threads {
+        Threads::Dedicated { readers } => readers.max(1),
+        Threads::Inline => 0,
+    };
+    let mut threads = Vec::new();
+    let own = Arc::clone(shared);
+    let log = std::thread::Builder::new().name("bookie-log".to_owned());
+    let log = log.spawn(move || log_thread::run(&own, driver, &config));
+    threads.push(log.expect("the operating system gives a thread at start"));
+    for index in 0..readers {
+        let own = Arc::clone(shared);
+        let reader = std::thread::Builder::new().name(format!("bookie-read-{index}"));
+        let reader = reader.spawn(move || own.reads.work(&own));
+        threads.push(reader.expect("the operating system gives a thread at start"));
+    }
+    threads
+}

@@ -1,0 +1,296 @@
+//! The core under its lock, who waits for which ticket, and what is done with effects.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use hulse_proto::bookie::{BookieError, FenceAnswer, RecoveryReadAnswer};
+use hulse_proto::id::LedgerId;
+use tokio::sync::{oneshot, watch};
+
+use super::read_pool::{ReadJob, ReadPool};
+use crate::core::{Answer, Effect, Event, Located, NodeCore, Ticket};
+use crate::disk::DiskLock;
+use crate::log::driver::LogDriver;
+use crate::metrics::NodeMetrics;
+
+/// Where an answer goes.
+pub(super) enum Reply {
+    Add(oneshot::Sender<Result<(), BookieError>>),
+    Fence(oneshot::Sender<Result<FenceAnswer, BookieError>>),
+    RecoveryRead(oneshot::Sender<Result<RecoveryReadAnswer, BookieError>>),
+    Delete(oneshot::Sender<Result<(), BookieError>>),
+}
+
+/// The locked part.
+pub(super) struct Inner {
+    pub core: NodeCore,
+    replies: HashMap<Ticket, Reply>,
+    next_ticket: u64,
+    /// The log thread sleeps and must be woken.
+    pub log_sleeps: bool,
+    pub stopping: bool,
+}
+
+/// What one side of the node knows of the other.
+pub(super) struct Shared {
+    inner: Mutex<Inner>,
+    pub wake: Condvar,
+    pub reads: ReadPool,
+    pub metrics: NodeMetrics,
+    /// In inline mode the calls drive the log themselves.
+    pub inline: Option<Mutex<LogDriver>>,
+    pub started: tokio::time::Instant,
+    pub failed: watch::Sender<Option<String>>,
+    pub verify: Box<dyn Fn(LedgerId) + Send + Sync>,
+    /// Held as long as any thread may touch the disk.
+    disk_lock: Mutex<Option<Box<dyn DiskLock>>>,
+}
+
+/// Effects whose reply was found, to be carried out without the lock.
+enum Todo {
+    Answer(Reply, Answer),
+    Verify(LedgerId),
+    Read(Reply, LedgerId, Located),
+}
+
+impl Shared {
+    pub fn new(core: NodeCore, seams: SharedSeams) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                core,
+                replies: HashMap::new(),
+                next_ticket: 0,
+                log_sleeps: false,
+                stopping: false,
+            }),
+            wake: Condvar::new(),
+            reads: seams.reads,
+            metrics: seams.metrics,
+            inline: seams.inline.map(Mutex::new),
+            started: tokio::time::Instant::now(),
+            failed: watch::Sender::new(None),
+            verify: seams.verify,
+            disk_lock: Mutex::new(Some(seams.lock)),
+        }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner
+            .lock()
+            .expect("a panic under the lock is the core's, and aborts the process")
+    }
+
+    /// Since the node's start.
+    pub fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Judges a request; it takes its place in the order before this returns.
+    pub fn submit(self: &Arc<Self>, reply: Reply, event: impl FnOnce(Ticket) -> Event) {
+        let mut inner = self.lock();
+        let ticket = Ticket(inner.next_ticket);
+        inner.next_ticket += 1;
+        inner.replies.insert(ticket, reply);
+        self.run(inner, event(ticket));
+    }
+
+    /// Feeds an event that nobody waits for.
+    pub fn feed(self: &Arc<Self>, event: Event) {
+        self.run(self.lock(), event);
+    }
+
+    fn run(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, event: Event) {
+        let mut effects = Vec::new();
+        inner.core.on_event(event, &mut effects);
+        let todo = inner.resolve(effects);
+        let wake = inner.log_sleeps && inner.core.group_ready();
+        if wake {
+            inner.log_sleeps = false;
+        }
+        self.metrics
+            .queue_bytes
+            .set(inner.core.queued_bytes() as i64);
+        drop(inner);
+        if wake {
+            self.wake.notify_one();
+        }
+        self.carry_out(todo);
+        self.drive_inline();
+    }
+
+    /// Takes the lock's part of some effects' delivery, then the rest.
+    pub fn deliver(self: &Arc<Self>, effects: Vec<Effect>) {
+        if effects.is_empty() {
+            return;
+        }
+        let todo = self.lock().resolve(effects);
+        self.carry_out(todo);
+    }
+
+    fn carry_out(self: &Arc<Self>, todo: Vec<Todo>) {
+        for item in todo {
+            match item {
+                Todo::Answer(reply, answer) => self.answer(reply, answer),
+                Todo::Verify(ledger) => (self.verify)(ledger),
+                Todo::Read(reply, ledger, located) => {
+                    let Reply::RecoveryRead(reply) = reply else {
+                        continue;
+                    };
+                    let job = ReadJob::Recovery {
+                        reply,
+                        ledger,
+                        located,
+                    };
+                    self.reads.push(self, job);
+                }
+            }
+        }
+    }
+
+    /// Whoever dropped the future does not want the answer; the effect stands.
+    fn answer(&self, reply: Reply, answer: Answer) {
+        match (reply, answer) {
+            (Reply::Add(to), Answer::Add(result)) => {
+                match &result {
+                    Ok(()) => self.metrics.adds.inc(),
+                    Err(_) => self.metrics.add_failures.inc(),
+                };
+                let _ = to.send(result);
+            }
+            (Reply::Fence(to), Answer::Fence(result)) => {
+                let _ = to.send(result);
+            }
+            (Reply::RecoveryRead(to), Answer::RecoveryRead(result)) => {
+                let _ = to.send(result);
+            }
+            (Reply::Delete(to), Answer::Delete(result)) => {
+                let _ = to.send(result);
+            }
+            _ => unreachable!("the core answers in the kind of the request"),
+        }
+    }
+
+    /// In inline mode: writes and stores everything that waits.
+    fn drive_inline(self: &Arc<Self>) {
+        let Some(driver) = &self.inline else {
+            return;
+        };
+        // Someone up the stack, or another caller, is driving already and will see the new group.
+        while let Ok(mut driver) = driver.try_lock() {
+            if !self.step(&mut driver) {
+                return;
+            }
+        }
+    }
+
+    /// One group through the log; `false` when none waits.
+    pub fn step(self: &Arc<Self>, driver: &mut LogDriver) -> bool {
+        let mut effects = Vec::new();
+        let group = self.lock().core.take_group(self.now(), &mut effects);
+        self.deliver(effects);
+        let Some(group) = group else {
+            return false;
+        };
+        let begun = tokio::time::Instant::now();
+        let bytes = group.bytes.bytes();
+        let result = driver
+            .write(group)
+            .and_then(|buffer| Ok((buffer, driver.store()?)));
+        self.metrics
+            .sync_seconds
+            .observe(begun.elapsed().as_secs_f64());
+        self.metrics.group_bytes.observe(bytes as f64);
+        self.metrics.log_bytes.inc_by(bytes as u64);
+        match result {
+            Ok((buffer, event)) => {
+                let room = driver.writer.room();
+                let mut effects = Vec::new();
+                let mut inner = self.lock();
+                inner.core.recycle(buffer);
+                inner.core.on_event(Event::RoomChanged(room), &mut effects);
+                if let Some(event) = event {
+                    inner.core.on_event(event, &mut effects);
+                }
+                let todo = inner.resolve(effects);
+                drop(inner);
+                self.carry_out(todo);
+            }
+            Err(error) => self.log_failed(&error.to_string()),
+        }
+        true
+    }
+
+    /// After a clean stop nothing more is taken.
+    pub fn log_stopped(self: &Arc<Self>) {
+        let why = "the bookie was stopped".to_owned();
+        self.feed(Event::LogFailed { why });
+    }
+
+    /// After a clean stop another process may have the directory.
+    pub fn unlock_disk(&self) {
+        *self
+            .disk_lock
+            .lock()
+            .expect("nothing panics under this lock") = None;
+    }
+
+    /// The node is dropped without a clean stop: its threads end.
+    pub fn abandon(&self) {
+        self.lock().stopping = true;
+        self.wake.notify_all();
+        self.reads.stop();
+    }
+
+    /// E1: nothing is confirmed any more; whoever watches ends the process.
+    pub fn log_failed(self: &Arc<Self>, why: &str) {
+        tracing::error!(why, "bookie's log failed; nothing is confirmed any more");
+        let mut effects = Vec::new();
+        let mut inner = self.lock();
+        inner.core.on_event(
+            Event::LogFailed {
+                why: why.to_owned(),
+            },
+            &mut effects,
+        );
+        let todo = inner.resolve(effects);
+        drop(inner);
+        self.failed.send_replace(Some(why.to_owned()));
+        self.carry_out(todo);
+    }
+}
+
+/// What [`Shared`] is made from besides the core.
+pub(super) struct SharedSeams {
+    pub reads: ReadPool,
+    pub metrics: NodeMetrics,
+    pub inline: Option<LogDriver>,
+    pub verify: Box<dyn Fn(LedgerId) + Send + Sync>,
+    pub lock: Box<dyn DiskLock>,
+}
+
+impl Inner {
+    fn resolve(&mut self, effects: Vec<Effect>) -> Vec<Todo> {
+        let mut todo = Vec::with_capacity(effects.len());
+        for effect in effects {
+            match effect {
+                Effect::Answer { ticket, answer } => {
+                    if let Some(reply) = self.replies.remove(&ticket) {
+                        todo.push(Todo::Answer(reply, answer));
+                    }
+                }
+                Effect::Verify { ledger } => todo.push(Todo::Verify(ledger)),
+                Effect::ReadEntry {
+                    ticket,
+                    ledger,
+                    located,
+                } => {
+                    if let Some(reply) = self.replies.remove(&ticket) {
+                        todo.push(Todo::Read(reply, ledger, located));
+                    }
+                }
+            }
+        }
+        todo
+    }
+}

@@ -1,0 +1,136 @@
+//! Why a node does not start. Each says what, why and what to do.
+
+use bookie_metadata::MetadataError;
+use hulse_proto::id::{CellId, Incarnation, NodeName};
+
+use crate::disk::DiskError;
+use crate::identity::IdentityError;
+use crate::log::recovery::LogError;
+
+/// Why a node does not start. Nothing was changed unless the variant says so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// Another process has the directory.
+    #[error("directory {path} is locked by another process; stop it, or choose another directory")]
+    Locked {
+        /// The directory.
+        path: String,
+    },
+    /// The directory cannot be written.
+    #[error("directory is read-only: {source}; make it writable for this user")]
+    ReadOnlyDirectory {
+        /// What was tried.
+        source: DiskError,
+    },
+    /// Never formatted.
+    #[error("directory is empty; format it first")]
+    NotFormatted,
+    /// Something else lies in it.
+    #[error("directory is not a bookie's: it holds {name:?}; choose an empty one")]
+    NotEmpty {
+        /// What.
+        name: String,
+    },
+    /// Log files without an identity.
+    #[error(
+        "directory has log files but no identity file; restore the file, or move the directory away and format an empty one"
+    )]
+    IdentityMissing,
+    /// The identity cannot be read.
+    #[error("identity cannot be read: {0}")]
+    Identity(#[from] IdentityError),
+    /// Of another cluster.
+    #[error(
+        "directory belongs to cell {found}, this node serves cell {asked}; check the directory and the metadata store"
+    )]
+    OtherCell {
+        /// The directory's.
+        found: CellId,
+        /// Configured.
+        asked: CellId,
+    },
+    /// Of another node.
+    #[error(
+        "directory belongs to bookie {found}, this node is named {asked}; check the directory and the name"
+    )]
+    OtherName {
+        /// The directory's.
+        found: NodeName,
+        /// Configured.
+        asked: NodeName,
+    },
+    /// The disk is empty, but metadata knows a disk of this name.
+    #[error(
+        "bookie {name} is registered with incarnation {incarnation}, but the directory is empty: the disk is lost or not mounted; mount it, or replace the bookie"
+    )]
+    DiskLost {
+        /// The bookie.
+        name: NodeName,
+        /// What metadata knows.
+        incarnation: Incarnation,
+    },
+    /// The disk is formatted, but metadata does not know it.
+    #[error(
+        "bookie {name} is formatted but metadata does not know it; check that the metadata store is the right one"
+    )]
+    NotRegistered {
+        /// The bookie.
+        name: NodeName,
+    },
+    /// Metadata knows another disk under this name.
+    #[error(
+        "bookie {name} is registered with incarnation {registered}, the directory has {found}; a swapped, copied or older disk must not serve"
+    )]
+    OtherIncarnation {
+        /// The bookie.
+        name: NodeName,
+        /// Metadata's.
+        registered: Incarnation,
+        /// The directory's.
+        found: Incarnation,
+    },
+    /// Retired or declared lost; never returns (C3).
+    #[error("bookie {name} is retired in metadata; format a new directory under a new incarnation")]
+    Retired {
+        /// The bookie.
+        name: NodeName,
+    },
+    /// The registration cannot be read.
+    #[error("registration of bookie {name} in metadata cannot be read")]
+    Registration {
+        /// The bookie.
+        name: NodeName,
+    },
+    /// Metadata did not do it.
+    #[error("metadata: {0}")]
+    Metadata(#[from] MetadataError),
+    /// The disk failed.
+    #[error(transparent)]
+    Disk(DiskError),
+    /// The log cannot be opened.
+    #[error(transparent)]
+    Log(LogError),
+    /// The start was cut off.
+    #[error("start was interrupted: {0}")]
+    Interrupted(String),
+}
+
+impl From<DiskError> for StartError {
+    fn from(source: DiskError) -> Self {
+        use crate::disk::DiskErrorKind;
+        match source.kind {
+            DiskErrorKind::Locked => Self::Locked { path: source.name },
+            DiskErrorKind::ReadOnly => Self::ReadOnlyDirectory { source },
+            _ => Self::Disk(source),
+        }
+    }
+}
+
+impl From<LogError> for StartError {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Disk(error) => error.into(),
+            other => Self::Log(other),
+        }
+    }
+}

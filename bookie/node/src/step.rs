@@ -1,0 +1,424 @@
+//! The node in one thread, step by step: for simulation and for tests of recovery.
+//!
+//! The caller submits requests, decides when a group is taken, written and synced, answers metadata's questions, and crashes the
+//! disk whenever it likes: dropping the node at any point is a crash of the process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hulse_proto::bookie::{
+    AddRequest, Address, BookieError, FenceAnswer, FenceRequest, ReadRequest, RecoveryReadAnswer,
+    RecoveryReadRequest, StoredEntry,
+};
+use hulse_proto::id::{Incarnation, LedgerId};
+use rand::SeedableRng;
+use rand_chacha::ChaCha12Rng;
+use uuid::Uuid;
+
+use crate::config::NodeConfig;
+use crate::core::{Answer, Effect, Event, NodeCore, Ticket, Verdict};
+use crate::disk::{Disk, DiskLock};
+use crate::identity::{Boot, Identity, read_identity, write_boot, write_identity};
+use crate::log::driver::LogDriver;
+use crate::log::recovery::LogError;
+use crate::log::{DamagedRange, LimboKind};
+use crate::server::read_entry;
+use crate::start::{BootFacts, StartError, open_log, recover_log};
+
+/// The answer to a request, complete: a positive recovery read has been read.
+#[derive(Debug)]
+pub enum StepAnswer {
+    /// To an add.
+    Add(Result<(), BookieError>),
+    /// To a fence.
+    Fence(Result<FenceAnswer, BookieError>),
+    /// To a recovery read.
+    RecoveryRead(Result<RecoveryReadAnswer, BookieError>),
+    /// To a deletion.
+    Delete(Result<(), BookieError>),
+}
+
+/// What came of a step, in order.
+#[derive(Debug, Default)]
+pub struct StepOutput {
+    /// Answers that are due now.
+    pub answers: Vec<(Ticket, StepAnswer)>,
+    /// Ledgers whose metadata the caller is to read; reported with [`StepNode::verified`].
+    pub verify: Vec<LedgerId>,
+}
+
+/// The node.
+pub struct StepNode {
+    core: NodeCore,
+    driver: LogDriver,
+    disk: Arc<dyn Disk>,
+    config: NodeConfig,
+    identity: Identity,
+    counter: u64,
+    next_ticket: u64,
+    written: bool,
+    now: Duration,
+    damage: Vec<DamagedRange>,
+    limbo: Vec<LimboKind>,
+    _lock: Box<dyn DiskLock>,
+}
+
+impl StepNode {
+    /// Opens a disk, formatting an empty one with an identity drawn from the seed. `scope` names the ledgers that limbo is about,
+    /// should this start need it (metadata's word; see storage.md S3).
+    ///
+    /// # Errors
+    /// [`StartError`], also when the disk stops in the middle.
+    pub fn open(
+        config: NodeConfig,
+        disk: Arc<dyn Disk>,
+        seed: u64,
+        scope: &[LedgerId],
+    ) -> Result<Self, StartError> {
+        let lock = disk.lock()?;
+        let identity = match read_identity(disk.as_ref())? {
+            Some(identity) => identity,
+            None => format(&config, disk.as_ref(), seed)?,
+        };
+        let facts = BootFacts {
+            identity: identity.clone(),
+            boot_in_metadata: 0,
+            log_file_in_metadata: 0,
+        };
+        let booted = recover_log(&config, disk.as_ref(), facts)?;
+        let (counter, damage) = (booted.counter, booted.recovered().damage.clone());
+        let limbo = booted.limbo.iter().copied().collect();
+        let rng = ChaCha12Rng::seed_from_u64(seed ^ counter.rotate_left(32));
+        let (core, writer) = open_log(&config, &disk, booted, scope, (Box::new(rng), 0))?;
+        Ok(Self {
+            core,
+            driver: LogDriver::new(writer, config.sync),
+            disk,
+            config,
+            identity,
+            counter,
+            next_ticket: 0,
+            written: false,
+            now: Duration::ZERO,
+            damage,
+            limbo,
+            _lock: lock,
+        })
+    }
+
+    /// How to address a ledger here.
+    pub fn address(&self, ledger: LedgerId) -> Address {
+        Address {
+            cell: self.identity.cell,
+            incarnation: self.identity.incarnation,
+            ledger,
+        }
+    }
+
+    /// This life of the disk.
+    pub fn incarnation(&self) -> Incarnation {
+        self.identity.incarnation
+    }
+
+    /// Damaged ranges of the log, known ones included.
+    pub fn damage(&self) -> &[DamagedRange] {
+        &self.damage
+    }
+
+    /// Why this start put its scope into limbo; empty: it did not.
+    pub fn new_limbo(&self) -> &[LimboKind] {
+        &self.limbo
+    }
+
+    /// The core, to look at.
+    pub fn core(&self) -> &NodeCore {
+        &self.core
+    }
+
+    /// Lets time pass (for adds that expire).
+    pub fn advance(&mut self, by: Duration) {
+        self.now += by;
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket)
+    }
+
+    /// Submits an add. The caller vouches for the payload's checksum.
+    pub fn add(&mut self, request: AddRequest) -> (Ticket, StepOutput) {
+        let (ticket, now) = (self.ticket(), self.now);
+        (
+            ticket,
+            self.event(Event::Add {
+                ticket,
+                request,
+                now,
+            }),
+        )
+    }
+
+    /// Submits a fence.
+    pub fn fence(&mut self, request: FenceRequest) -> (Ticket, StepOutput) {
+        let ticket = self.ticket();
+        (ticket, self.event(Event::Fence { ticket, request }))
+    }
+
+    /// Submits a recovery read.
+    pub fn recovery_read(&mut self, request: RecoveryReadRequest) -> (Ticket, StepOutput) {
+        let ticket = self.ticket();
+        (ticket, self.event(Event::RecoveryRead { ticket, request }))
+    }
+
+    /// Submits a deletion.
+    pub fn delete(&mut self, to: Address) -> (Ticket, StepOutput) {
+        let ticket = self.ticket();
+        (ticket, self.event(Event::Delete { ticket, to }))
+    }
+
+    /// Metadata's word on a ledger.
+    pub fn verified(&mut self, ledger: LedgerId, verdict: Verdict) -> StepOutput {
+        let now = self.now;
+        self.event(Event::Verified {
+            ledger,
+            verdict,
+            now,
+        })
+    }
+
+    /// Any other event.
+    pub fn event(&mut self, event: Event) -> StepOutput {
+        let mut effects = Vec::new();
+        self.core.on_event(event, &mut effects);
+        self.carry_out(effects)
+    }
+
+    /// Reads at once, as the read threads would.
+    ///
+    /// # Errors
+    /// As `BookieCalls::read`.
+    pub fn read(&mut self, request: &ReadRequest) -> Result<Vec<StoredEntry>, BookieError> {
+        let mut found = Vec::new();
+        let ledger = request.to.ledger;
+        for located in self.core.locate(request, None)? {
+            match read_entry(&self.driver.writer.files(), &located) {
+                Ok(entry) => found.push(entry),
+                Err(_) => {
+                    let entry = located.entry;
+                    let mut effects = Vec::new();
+                    self.core
+                        .on_event(Event::EntryDamaged { ledger, entry }, &mut effects);
+                    if found.is_empty() {
+                        return Err(BookieError::Damaged { ledger, entry });
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// True when a group waits to be taken, written or synced.
+    pub fn busy(&self) -> bool {
+        self.written || self.core.group_ready()
+    }
+
+    /// Takes the collecting group (expired adds are answered) and writes it. Not durable yet.
+    pub fn write_group(&mut self) -> StepOutput {
+        let mut effects = Vec::new();
+        if !self.written
+            && let Some(group) = self.core.take_group(self.now, &mut effects)
+        {
+            match self.driver.write(group) {
+                Ok(buffer) => {
+                    self.core.recycle(buffer);
+                    self.written = true;
+                }
+                Err(error) => self.fail(&error, &mut effects),
+            }
+        }
+        self.carry_out(effects)
+    }
+
+    /// Syncs what was written (unless the sync mode asks for none) and answers.
+    pub fn sync_group(&mut self) -> StepOutput {
+        let mut effects = Vec::new();
+        if std::mem::take(&mut self.written) {
+            let room = self.driver.writer.room();
+            match self.driver.store() {
+                Ok(event) => {
+                    self.core.on_event(Event::RoomChanged(room), &mut effects);
+                    if let Some(event) = event {
+                        self.core.on_event(event, &mut effects);
+                    }
+                }
+                Err(error) => self.fail(&error, &mut effects),
+            }
+        }
+        self.carry_out(effects)
+    }
+
+    /// What an idle log does: the mark, and the next file in advance.
+    pub fn idle(&mut self) -> StepOutput {
+        let mut effects = Vec::new();
+        let marked = match self.driver.wants_mark() {
+            true => self.driver.mark(),
+            false => Ok(()),
+        };
+        match marked.and_then(|()| self.driver.writer.make_spare()) {
+            Ok(()) => {
+                let room = self.driver.writer.room();
+                self.core.on_event(Event::RoomChanged(room), &mut effects);
+            }
+            Err(error) => self.fail(&error, &mut effects),
+        }
+        self.carry_out(effects)
+    }
+
+    /// A sync that no group waits for: the timer of the interval mode.
+    pub fn sync_now(&mut self) -> StepOutput {
+        let mut effects = Vec::new();
+        if let Err(error) = self.driver.writer.sync() {
+            self.fail(&error, &mut effects);
+        }
+        self.carry_out(effects)
+    }
+
+    /// Everything that waits goes through the log.
+    pub fn settle(&mut self) -> StepOutput {
+        let mut output = StepOutput::default();
+        while self.busy() {
+            for step in [self.write_group(), self.sync_group()] {
+                output.answers.extend(step.answers);
+                output.verify.extend(step.verify);
+            }
+            if self.driver.writer.wants_spare() {
+                output.answers.extend(self.idle().answers);
+            }
+        }
+        output
+    }
+
+    /// Stops cleanly.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn close(mut self) -> Result<(), StartError> {
+        self.driver.close()?;
+        let boot = Boot {
+            counter: self.counter,
+            kernel: self.config.kernel_boot_id.clone(),
+            clean: true,
+        };
+        Ok(write_boot(self.disk.as_ref(), &boot)?)
+    }
+
+    fn fail(&mut self, error: &LogError, effects: &mut Vec<Effect>) {
+        self.written = false;
+        let why = error.to_string();
+        self.core.on_event(Event::LogFailed { why }, effects);
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) -> StepOutput {
+        let mut output = StepOutput::default();
+        for effect in effects {
+            match effect {
+                Effect::Verify { ledger } => output.verify.push(ledger),
+                Effect::Answer { ticket, answer } => {
+                    let answer = match answer {
+                        Answer::Add(result) => StepAnswer::Add(result),
+                        Answer::Fence(result) => StepAnswer::Fence(result),
+                        Answer::RecoveryRead(result) => StepAnswer::RecoveryRead(result),
+                        Answer::Delete(result) => StepAnswer::Delete(result),
+                    };
+                    output.answers.push((ticket, answer));
+                }
+                Effect::ReadEntry {
+                    ticket,
+                    ledger,
+                    located,
+                } => {
+                    let entry = located.entry;
+                    let read = read_entry(&self.driver.writer.files(), &located);
+                    let answer = read
+                        .map(RecoveryReadAnswer::Positive)
+                        .map_err(|_| BookieError::Damaged { ledger, entry });
+                    if answer.is_err() {
+                        let mut none = Vec::new();
+                        self.core
+                            .on_event(Event::EntryDamaged { ledger, entry }, &mut none);
+                    }
+                    output
+                        .answers
+                        .push((ticket, StepAnswer::RecoveryRead(answer)));
+                }
+            }
+        }
+        output
+    }
+}
+
+fn format(config: &NodeConfig, disk: &dyn Disk, seed: u64) -> Result<Identity, StartError> {
+    let identity = Identity {
+        cell: config.cell,
+        name: config.name.clone(),
+        incarnation: Incarnation(Uuid::from_u64_pair(seed, 1)),
+        disk: Uuid::from_u64_pair(seed, 2),
+        sync: config.sync,
+        registered: true,
+    };
+    write_identity(disk, &identity)?;
+    Ok(identity)
+}
+
+/// A group's bytes through the decoder, as a fuzzer calls it: no panic, no allocation that the bytes do not pay for.
+pub fn fuzz_group(bytes: &[u8]) {
+    use crate::log::format::{BLOCK_BYTES, GroupHeader};
+    use crate::log::record::Records;
+    let offset = BLOCK_BYTES as u64;
+    if let Ok(header) = GroupHeader::decode(bytes, 0, offset)
+        && let Ok(area) = header.body(bytes)
+    {
+        Records::new(area).for_each(drop);
+    }
+    // And behind the checksum, which a mutator seldom passes.
+    Records::new(bytes).for_each(drop);
+}
+
+/// A log file's header through the decoder.
+pub fn fuzz_file_header(bytes: &[u8]) {
+    let _ = crate::log::format::FileHeader::decode(bytes);
+}
+
+/// A valid group of one fence and one entry, to begin a fuzzer's corpus with. Salt 0, at the first block.
+pub fn sample_group() -> Bytes {
+    use crate::log::format::{BLOCK_BYTES, LogPosition};
+    use crate::log::group::{GroupBuilder, Placement};
+    use hulse_proto::bookie::Origin;
+    use hulse_proto::entry::{EntryClass, NewEntry, Totals};
+    use hulse_proto::id::{EntryId, FenceToken, Offset};
+    let entry = NewEntry {
+        class: EntryClass::Data,
+        first_offset: Offset(0),
+        offset_span: 1,
+        record_count: 1,
+        envelope: Bytes::from_static(b"envelope"),
+        body: vec![Bytes::from_static(b"body")],
+    };
+    let entry = entry.seal(LedgerId(7), EntryId(0), Totals::default());
+    let mut group = GroupBuilder::new(Vec::new());
+    group.push(&crate::log::Record::Fence {
+        ledger: LedgerId(7),
+        token: FenceToken(1),
+    });
+    group.push_entry(&entry, Origin::Normal, EntryId(0));
+    let mut group = group.finish();
+    group.place(&Placement {
+        salt: 0,
+        sequence: 0,
+        offset: BLOCK_BYTES as u64,
+        synced: LogPosition::default(),
+    });
+    group.into_bytes()
+}

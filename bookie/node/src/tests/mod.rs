@@ -1,0 +1,12 @@
+//! Tests of the whole node: over real files, and step by step over a disk that forgets.
+
+mod corruption;
+mod crash_points;
+mod disk_full;
+mod fences;
+mod formats;
+mod identity;
+mod node;
+mod replay;
+mod support;
+mod torn_tail;
