@@ -10,7 +10,7 @@ use hulse_proto::ledger::LedgerMetadata;
 use hulse_proto::limits::BATCH_BYTES_MAX;
 use hulse_proto::wire::{Message, metadata, v1};
 
-use crate::{runner, seeds};
+use crate::{log, runner, seeds};
 
 /// One decoder under test.
 pub struct Decoder {
@@ -115,7 +115,8 @@ fn entry(input: &[u8]) -> bool {
     true
 }
 
-fn repair_entry_header(input: &mut [u8]) {
+/// Makes the header's checksum right again.
+pub fn repair_entry_header(input: &mut [u8]) {
     if input.len() >= HEADER_BYTES {
         let crc = crc32c(&input[..HEADER_BYTES - 4]);
         input[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
@@ -216,5 +217,7 @@ decoders! {
     metadata_cell_survives: "metadata_cell", message::<metadata::Cell>, leave, seeds::cells;
     metadata_counter_survives: "metadata_counter", message::<metadata::Counter>, leave, seeds::counters;
     fault_survives: "fault", fault, leave, seeds::faults;
+    log_file_header_survives: "log_file_header", log::file_header, log::repair_file_header, log::file_headers;
+    log_group_survives: "log_group", log::group, log::repair_group, log::groups;
     topic_name_survives: "topic_name", topic_name, leave, seeds::topic_names;
 }

@@ -16,7 +16,8 @@ use hulse_proto::ledger::{
 };
 use hulse_proto::wire::{Message, metadata};
 
-type Seeds = Vec<(&'static str, Vec<u8>)>;
+/// Names and bytes.
+pub type Seeds = Vec<(&'static str, Vec<u8>)>;
 
 const UUID: [u8; 16] = [7; 16];
 const TIME_MS: i64 = 1_700_000_000_000;
@@ -275,12 +276,11 @@ pub fn counters() -> Seeds {
         .to_vec()
 }
 
-/// A fault with and without everything.
+/// A fault with and without everything. One fact only: several would be encoded in any order.
 pub fn faults() -> Seeds {
     let plain = Fault::new(Reason::Internal, "");
     let full = Fault::new(Reason::OffsetOutOfRange, "offset 3 is below the log start")
         .with("log_start", 7)
-        .with("high_watermark", 9)
         .retry_after(Duration::from_millis(20));
     vec![
         ("plain", plain.to_wire().encode_to_vec()),
