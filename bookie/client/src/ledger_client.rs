@@ -1,17 +1,22 @@
 //! The face of the crate: everything that can be done with ledgers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bookie_metadata::{MetadataError, MetadataStore, Revision, Txn};
 use hulse_proto::id::{CellId, EntryId, LedgerId, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata};
 use hulse_proto::time::WallClock;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha12Rng;
 
 use crate::config::ClientConfig;
 use crate::directory::BookieDirectory;
 use crate::error::{CreateError, DeleteError, RecoverError, RollError};
+use crate::metadata::{LedgerIds, read_ledger};
 use crate::reader::LedgerReader;
+use crate::recovery::Policy;
 use crate::writer::LedgerWriter;
+use crate::{create, delete, recovery};
 
 /// What a new ledger is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,13 +38,25 @@ pub(crate) struct Inner {
     pub(crate) metadata: Arc<dyn MetadataStore>,
     pub(crate) bookies: Arc<dyn BookieDirectory>,
     pub(crate) clock: Arc<dyn WallClock>,
-    pub(crate) seed: [u8; 32],
+    pub(crate) ids: LedgerIds,
+    rng: Mutex<ChaCha12Rng>,
+}
+
+impl Inner {
+    /// A fresh nonce (amended M3).
+    pub(crate) fn nonce(&self) -> [u8; 16] {
+        self.with_rng(Rng::random)
+    }
+
+    pub(crate) fn with_rng<T>(&self, choose: impl FnOnce(&mut ChaCha12Rng) -> T) -> T {
+        choose(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Makes, recovers, reads and deletes ledgers. Cheap to clone; needs a tokio runtime.
 #[derive(Clone)]
 pub struct LedgerClient {
-    pub(crate) inner: Arc<Inner>,
+    inner: Arc<Inner>,
 }
 
 impl LedgerClient {
@@ -52,6 +69,7 @@ impl LedgerClient {
         clock: Arc<dyn WallClock>,
         seed: [u8; 32],
     ) -> Self {
+        let ids = LedgerIds::new(config.id_block);
         Self {
             inner: Arc::new(Inner {
                 cell,
@@ -59,7 +77,8 @@ impl LedgerClient {
                 metadata,
                 bookies,
                 clock,
-                seed,
+                ids,
+                rng: Mutex::new(ChaCha12Rng::from_seed(seed)),
             }),
         }
     }
@@ -74,24 +93,12 @@ impl LedgerClient {
         new: NewLedger,
         part: impl FnOnce(LedgerId) -> Txn + Send,
     ) -> Result<LedgerWriter, CreateError> {
-        let _ = (
-            new,
-            part,
-            self.inner.cell,
-            &self.inner.config,
-            &self.inner.bookies,
-            &self.inner.clock,
-            self.inner.seed,
-        );
-        Err(MetadataError::Unavailable {
-            why: "under construction".to_owned(),
-        }
-        .into())
+        create::create(&self.inner, new, part).await
     }
 
     /// Stops sending, drains, then closes the writer's ledger and creates the next one as ONE transaction (storage.md W13–W15).
     ///
-    /// `new.base_offset` is ignored: the next ledger begins where this one ends. When metadata does not answer once the
+    /// The next ledger begins where this one ends; `new.base_offset` is ignored. When metadata does not answer once the
     /// transaction is sent, this waits (the one exception to ARCHITECTURE D6).
     ///
     /// # Errors
@@ -102,17 +109,12 @@ impl LedgerClient {
         new: NewLedger,
         part: impl FnOnce(LedgerId, &ClosedTotals) -> Txn + Send,
     ) -> Result<LedgerWriter, RollError> {
-        let _ = (writer, new, part);
-        Err(RollError::NotStarted(
-            MetadataError::Unavailable {
-                why: "under construction".to_owned(),
-            }
-            .into(),
-        ))
+        create::roll(&self.inner, writer, new, part).await
     }
 
     /// Fences a ledger and decides its end for ever (storage.md R1–R14). A closed ledger answers at once. `part` holds the
-    /// caller's compares and effects; they join both of recovery's transactions, so effects must bear being applied twice.
+    /// caller's compares and effects; they join both of recovery's transactions, so a compare must still hold after the first
+    /// one, and effects must bear being applied twice.
     ///
     /// # Errors
     /// [`RecoverError`]. Safe to drop and to repeat (R12).
@@ -121,8 +123,7 @@ impl LedgerClient {
         ledger: LedgerId,
         part: Txn,
     ) -> Result<LedgerMetadata, RecoverError> {
-        let _ = part;
-        Err(RecoverError::NotFound { ledger })
+        recovery::recover(&self.inner, ledger, part, Policy::Strict).await
     }
 
     /// A ledger's metadata, read linearizably; `None` when there is no such key.
@@ -133,18 +134,13 @@ impl LedgerClient {
         &self,
         ledger: LedgerId,
     ) -> Result<Option<(LedgerMetadata, Revision)>, MetadataError> {
-        let _ = (ledger, &self.inner.metadata);
-        Ok(None)
+        read_ledger(&*self.inner.metadata, ledger).await
     }
 
     /// A reader of a ledger. Reads of a closed ledger are clipped to its end; reads of the owner's open one to the `end` that
     /// the owner gives, which must not lie above its confirmed end ([`LedgerWriter::reader`] sees to that by itself).
     pub fn reader(&self, ledger: LedgerId, metadata: LedgerMetadata) -> LedgerReader {
-        LedgerReader {
-            inner: self.inner.clone(),
-            ledger,
-            metadata: Arc::new(metadata),
-        }
+        LedgerReader::new(self.inner.clone(), ledger, metadata)
     }
 
     /// Deletes a closed ledger: marked in metadata first (`part` joins that transaction), then at every member, then the key is
@@ -153,11 +149,7 @@ impl LedgerClient {
     /// # Errors
     /// [`DeleteError`]. Safe to drop and to repeat.
     pub async fn delete(&self, ledger: LedgerId, part: Txn) -> Result<(), DeleteError> {
-        let _ = part;
-        Err(DeleteError::Unavailable {
-            ledger,
-            members: Default::default(),
-        })
+        delete::delete(&self.inner, ledger, part).await
     }
 
     /// Seals a ledger that recovery cannot close, at the exclusive end `up_to`, or at the end of what is found; what that may
@@ -170,7 +162,7 @@ impl LedgerClient {
         ledger: LedgerId,
         up_to: Option<EntryId>,
     ) -> Result<LedgerMetadata, RecoverError> {
-        let _ = up_to;
-        Err(RecoverError::NotFound { ledger })
+        let policy = Policy::AcceptLoss { up_to };
+        recovery::recover(&self.inner, ledger, Txn::default(), policy).await
     }
 }

@@ -19,6 +19,8 @@
 //! Reading order: [`quorum`], [`writer`], [`recovery`], [`metadata`], [`LedgerClient`], [`LedgerReader`].
 
 mod config;
+mod create;
+mod delete;
 mod directory;
 mod error;
 mod ledger_client;
@@ -29,6 +31,8 @@ mod reader;
 pub mod recovery;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 pub mod writer;
 
 pub use config::ClientConfig;

@@ -1,24 +1,68 @@
 //! Reads of a ledger: the one place where reads are clipped (storage.md B13).
+//!
+//! # Invariants
+//! 1. Nothing at or above a closed ledger's end is returned, whatever a bookie holds (R11, S1).
+//! 2. Every returned entry is the one that was asked for, and its payload matches its header.
+//! 3. A ledger in recovery is not readable: its end is not decided.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use hulse_proto::bookie::{EntryHead, ReadClass};
+use hulse_proto::bookie::{
+    Address, BookieCalls, BookieError, EntryHead, ReadClass, ReadRequest, StoredEntry,
+};
 use hulse_proto::entry::Entry;
 use hulse_proto::id::{EntryId, LedgerId};
-use hulse_proto::ledger::LedgerMetadata;
+use hulse_proto::ledger::{LedgerMetadata, LedgerState, Member};
+use tokio::time::timeout;
 
-use crate::error::ReadError;
+use crate::error::{MemberAnswer, MemberAnswers, ReadError};
 use crate::ledger_client::Inner;
+use crate::quorum::write_set;
 
 /// Reads entries of one ledger. Cheap to clone.
 #[derive(Clone)]
 pub struct LedgerReader {
-    pub(crate) inner: Arc<Inner>,
-    pub(crate) ledger: LedgerId,
-    pub(crate) metadata: Arc<LedgerMetadata>,
+    inner: Arc<Inner>,
+    ledger: LedgerId,
+    metadata: Arc<LedgerMetadata>,
+    /// The live confirmed end of this process's own writer.
+    followed: Option<Arc<AtomicU64>>,
+    /// Which of the write set answered last: asked first.
+    preferred: Arc<AtomicUsize>,
+}
+
+/// One read, clipped.
+#[derive(Clone, Copy)]
+struct Span {
+    first: EntryId,
+    end: EntryId,
+    max_bytes: u32,
+    class: ReadClass,
 }
 
 impl LedgerReader {
+    pub(crate) fn new(inner: Arc<Inner>, ledger: LedgerId, metadata: LedgerMetadata) -> Self {
+        Self {
+            inner,
+            ledger,
+            metadata: Arc::new(metadata),
+            followed: None,
+            preferred: Arc::new(AtomicUsize::new(0)),
+        }
+    }
+
+    /// Clips to a writer's live confirmed end from now on.
+    pub(crate) fn follow(&mut self, confirmed_end: Arc<AtomicU64>) {
+        self.followed = Some(confirmed_end);
+    }
+
+    /// Its number.
+    pub fn ledger(&self) -> LedgerId {
+        self.ledger
+    }
+
     /// Reads a run of entries that begins at `first`: at least one, at most those below `end`, about `max_bytes`.
     ///
     /// # Errors
@@ -30,12 +74,12 @@ impl LedgerReader {
         max_bytes: u32,
         class: ReadClass,
     ) -> Result<Vec<Entry>, ReadError> {
-        let _ = (&self.inner, &self.metadata, max_bytes, class);
-        Err(ReadError::NotConfirmed {
-            ledger: self.ledger,
-            entry: first,
-            end,
+        let span = self.clip(first, end, max_bytes, class)?;
+        self.ask_members(span, |bookie, request| {
+            let call = bookie.read(request);
+            async move { accept_entries(request, call.await?) }
         })
+        .await
     }
 
     /// As [`LedgerReader::read`], headers and envelopes only.
@@ -48,11 +92,188 @@ impl LedgerReader {
         end: EntryId,
         max_bytes: u32,
     ) -> Result<Vec<EntryHead>, ReadError> {
-        let _ = max_bytes;
-        Err(ReadError::NotConfirmed {
-            ledger: self.ledger,
-            entry: first,
-            end,
+        let span = self.clip(first, end, max_bytes, ReadClass::CatchUp)?;
+        self.ask_members(span, |bookie, request| {
+            let call = bookie.read_heads(request);
+            async move { accept_heads(request, call.await?) }
+        })
+        .await
+    }
+
+    /// Clips to what may be read, and to the fragment that holds `first`.
+    fn clip(
+        &self,
+        first: EntryId,
+        end: EntryId,
+        max_bytes: u32,
+        class: ReadClass,
+    ) -> Result<Span, ReadError> {
+        let limit = match (&self.followed, self.metadata.state) {
+            (Some(confirmed_end), _) => EntryId(confirmed_end.load(Ordering::Acquire)),
+            (None, LedgerState::Open) => end,
+            (None, LedgerState::InRecovery) => EntryId(0),
+            (None, LedgerState::Closed | LedgerState::Deleting) => {
+                self.metadata.closed.map_or(EntryId(0), |closed| closed.end)
+            }
+        };
+        let end = end.min(limit);
+        if first >= end {
+            return Err(ReadError::NotConfirmed {
+                ledger: self.ledger,
+                entry: first,
+                end: limit,
+            });
+        }
+        let fragments = &self.metadata.fragments;
+        let next = fragments.partition_point(|fragment| fragment.first <= first);
+        let fragment_end = fragments.get(next).map_or(end, |fragment| fragment.first);
+        Ok(Span {
+            first,
+            end: end.min(fragment_end),
+            max_bytes,
+            class,
         })
     }
+
+    /// Asks the write set of the first entry, one member after the other, until one has it.
+    async fn ask_members<T, F>(
+        &self,
+        span: Span,
+        ask: impl Fn(Arc<dyn BookieCalls>, ReadRequest) -> F,
+    ) -> Result<Vec<T>, ReadError>
+    where
+        F: Future<Output = Result<Vec<T>, BookieError>>,
+    {
+        let ensemble = &self.metadata.fragment_of(span.first).ensemble;
+        let positions: Vec<usize> = write_set(self.metadata.quorums, span.first).collect();
+        let begin = self.preferred.load(Ordering::Relaxed);
+        let mut answers = Vec::new();
+        for step in 0..positions.len() {
+            let turn = (begin + step) % positions.len();
+            let member = &ensemble[positions[turn]];
+            match self.ask_member(span, member, &ask).await {
+                Ok(found) => {
+                    self.preferred.store(turn, Ordering::Relaxed);
+                    return Ok(found);
+                }
+                Err(error) => answers.push(MemberAnswer {
+                    bookie: member.bookie.clone(),
+                    error: Some(error),
+                }),
+            }
+        }
+        Err(self.no_copy(span.first, answers))
+    }
+
+    async fn ask_member<T, F>(
+        &self,
+        span: Span,
+        member: &Member,
+        ask: impl Fn(Arc<dyn BookieCalls>, ReadRequest) -> F,
+    ) -> Result<Vec<T>, BookieError>
+    where
+        F: Future<Output = Result<Vec<T>, BookieError>>,
+    {
+        let no_answer = |why: &str| BookieError::NoAnswer {
+            why: why.to_owned(),
+        };
+        let bookie = self
+            .inner
+            .bookies
+            .calls(member)
+            .ok_or_else(|| no_answer("bookie is not connected"))?;
+        let request = ReadRequest {
+            to: Address {
+                cell: self.inner.cell,
+                incarnation: member.incarnation,
+                ledger: self.ledger,
+            },
+            first: span.first,
+            end: span.end,
+            max_bytes: span.max_bytes,
+            class: span.class,
+        };
+        timeout(self.inner.config.read_timeout, ask(bookie, request))
+            .await
+            .unwrap_or_else(|_| Err(no_answer("no answer in time")))
+    }
+
+    /// Says the worst that all answers together prove.
+    fn no_copy(&self, entry: EntryId, answers: Vec<MemberAnswer>) -> ReadError {
+        let ledger = self.ledger;
+        let all = |wanted: fn(&BookieError) -> bool| {
+            answers
+                .iter()
+                .all(|answer| answer.error.as_ref().is_some_and(wanted))
+        };
+        if all(|error| matches!(error, BookieError::Deleted { .. })) {
+            return ReadError::Deleted { ledger };
+        }
+        let lost = all(|error| {
+            matches!(
+                error,
+                BookieError::Damaged { .. }
+                    | BookieError::NotHere { .. }
+                    | BookieError::Limbo { .. }
+                    | BookieError::WrongIncarnation { .. }
+                    | BookieError::Deleted { .. }
+            )
+        });
+        let members = MemberAnswers(answers);
+        if lost {
+            ReadError::Damaged {
+                ledger,
+                entry,
+                members,
+            }
+        } else {
+            ReadError::Unavailable {
+                ledger,
+                entry,
+                members,
+            }
+        }
+    }
+}
+
+/// Keeps the run of entries that are what was asked for; none at all is damage.
+fn accept_entries(
+    request: ReadRequest,
+    found: Vec<StoredEntry>,
+) -> Result<Vec<Entry>, BookieError> {
+    let mut entries = Vec::with_capacity(found.len());
+    for (stored, expected) in found.into_iter().zip(request.first.0..request.end.0) {
+        let header = stored.entry.header();
+        let right = header.ledger == request.to.ledger && header.entry.0 == expected;
+        if !right || stored.entry.verify().is_err() {
+            break;
+        }
+        entries.push(stored.entry);
+    }
+    some_or_damaged(request, entries)
+}
+
+fn accept_heads(
+    request: ReadRequest,
+    found: Vec<EntryHead>,
+) -> Result<Vec<EntryHead>, BookieError> {
+    let heads = found
+        .into_iter()
+        .zip(request.first.0..request.end.0)
+        .take_while(|(head, expected)| {
+            head.header.ledger == request.to.ledger && head.header.entry.0 == *expected
+        })
+        .map(|(head, _)| head)
+        .collect();
+    some_or_damaged(request, heads)
+}
+
+fn some_or_damaged<T>(request: ReadRequest, found: Vec<T>) -> Result<Vec<T>, BookieError> {
+    if found.is_empty() {
+        return Err(BookieError::Damaged {
+            ledger: request.to.ledger,
+            entry: request.first,
+        });
+    }
+    Ok(found)
 }

@@ -1,4 +1,4 @@
-//! A directory whose bookies never change.
+//! A directory whose bookies never change, and a clock that stands.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use bookie_metadata::{BoxFuture, MetadataError};
 use hulse_proto::bookie::BookieCalls;
 use hulse_proto::id::NodeName;
 use hulse_proto::ledger::Member;
+use hulse_proto::time::{TimestampMs, WallClock};
 
+use super::bookie::MemoryBookie;
 use crate::directory::{BookieDirectory, Candidate};
 
 /// Bookies by name; all live and writable unless said otherwise.
@@ -20,6 +22,13 @@ impl StaticDirectory {
     /// Without bookies: creating a ledger fails.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Of memory bookies.
+    pub fn of(bookies: &[Arc<MemoryBookie>]) -> Self {
+        bookies.iter().fold(Self::new(), |directory, bookie| {
+            directory.with(bookie.member().clone(), bookie.clone())
+        })
     }
 
     /// Adds a live and writable bookie.
@@ -37,8 +46,8 @@ impl StaticDirectory {
     /// Adds a bookie as given.
     #[must_use]
     pub fn with_candidate(mut self, candidate: Candidate, calls: Arc<dyn BookieCalls>) -> Self {
-        self.bookies
-            .insert(candidate.member.bookie.clone(), (candidate, calls));
+        let name = candidate.member.bookie.clone();
+        self.bookies.insert(name, (candidate, calls));
         self
     }
 }
@@ -57,5 +66,15 @@ impl BookieDirectory for StaticDirectory {
             .map(|(candidate, _)| candidate.clone())
             .collect();
         Box::pin(async move { Ok(all) })
+    }
+}
+
+/// A wall clock that stands still.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FixedClock(pub TimestampMs);
+
+impl WallClock for FixedClock {
+    fn now_ms(&self) -> TimestampMs {
+        self.0
     }
 }

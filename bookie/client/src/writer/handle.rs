@@ -1,15 +1,24 @@
 //! What the owner holds: enqueues appends, waits for them, closes.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
-use bookie_metadata::Txn;
+use bookie_metadata::{Revision, Txn};
 use hulse_proto::entry::{EntryClass, NewEntry};
 use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::ledger::{ClosedTotals, LedgerMetadata};
-use tokio::sync::watch;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
+use super::closing;
+use super::event::WriterConfig;
+use super::permits::{PermitClass, Permits};
+use super::sequence::Sequence;
+use super::task::{self, Append, Command};
 use crate::error::{AppendError, CloseError, NotWritten, WriterEnd};
+use crate::ledger_client::Inner;
 use crate::reader::LedgerReader;
 
 /// A confirmed append.
@@ -21,20 +30,136 @@ pub struct Appended {
     pub confirmed_end: EntryId,
 }
 
-pub(crate) struct Shared {
-    ledger: LedgerId,
-    metadata: LedgerMetadata,
-    reader: LedgerReader,
-    ended: watch::Receiver<Option<WriterEnd>>,
+/// A ledger that was just created, and how to write it.
+pub(crate) struct Opened {
+    pub(crate) ledger: LedgerId,
+    pub(crate) metadata: LedgerMetadata,
+    pub(crate) version: Revision,
+}
+
+/// What must change together when an entry takes its place.
+struct Entrance {
+    sequence: Sequence,
+    permits: Permits,
+    stopped: bool,
+}
+
+/// What the handle's clones and the writer's task share.
+pub(super) struct Shared {
+    pub(super) ledger: LedgerId,
+    pub(super) inner: Arc<Inner>,
+    /// The ledger's key as this writer last wrote it.
+    pub(super) known: Mutex<(LedgerMetadata, Revision)>,
+    entrance: Mutex<Entrance>,
+    room: Notify,
+    confirmed_end: Arc<AtomicU64>,
+    ended: watch::Sender<Option<WriterEnd>>,
+}
+
+impl Shared {
+    fn entrance(&self) -> MutexGuard<'_, Entrance> {
+        self.entrance.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ledger's metadata and their version as last written.
+    pub(super) fn known(&self) -> (LedgerMetadata, Revision) {
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Publishes the confirmed end; before any append below it is answered.
+    pub(super) fn publish_confirmed(&self, end: EntryId) {
+        self.confirmed_end.store(end.0, Ordering::Release);
+    }
+
+    /// Gives back what completed appends held.
+    pub(super) fn give_back(&self, done: &mut Vec<(EntryClass, usize)>) {
+        if done.is_empty() {
+            return;
+        }
+        let mut entrance = self.entrance();
+        for (class, bytes) in done.drain(..) {
+            entrance.permits.give_back(class.into(), bytes);
+        }
+        drop(entrance);
+        self.room.notify_waiters();
+    }
+
+    /// Says how the writer ended; the first word stands.
+    pub(super) fn end(&self, end: WriterEnd) {
+        self.entrance().stopped = true;
+        self.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            if first {
+                *ended = Some(end);
+            }
+            first
+        });
+        self.room.notify_waiters();
+    }
+
+    pub(super) fn ended(&self) -> Option<WriterEnd> {
+        self.ended.borrow().clone()
+    }
+
+    /// No more appends. False when it was stopped before.
+    pub(super) fn stop(&self) -> bool {
+        let mut entrance = self.entrance();
+        !std::mem::replace(&mut entrance.stopped, true)
+    }
 }
 
 /// The one writer of one ledger. Clones share it.
+///
+/// Dropping the last clone ends the writer's task once what was appended is answered; the ledger stays open in metadata.
 #[derive(Clone)]
 pub struct LedgerWriter {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) commands: mpsc::UnboundedSender<Command>,
+    reader: LedgerReader,
 }
 
 impl LedgerWriter {
+    /// Starts the task of a writer.
+    pub(crate) fn start(inner: Arc<Inner>, opened: Opened) -> Self {
+        let Opened {
+            ledger,
+            metadata,
+            version,
+        } = opened;
+        let config = WriterConfig::new(inner.cell, ledger, &metadata, &inner.config);
+        let permits = Permits::new(
+            inner.config.inflight_entries_max,
+            inner.config.inflight_bytes_max,
+        );
+        let confirmed_end = Arc::new(AtomicU64::new(0));
+        let mut reader = LedgerReader::new(inner.clone(), ledger, metadata.clone());
+        reader.follow(confirmed_end.clone());
+        let shared = Arc::new(Shared {
+            ledger,
+            inner,
+            entrance: Mutex::new(Entrance {
+                sequence: Sequence::new(metadata.kind, metadata.base_offset),
+                permits,
+                stopped: false,
+            }),
+            known: Mutex::new((metadata, version)),
+            room: Notify::new(),
+            confirmed_end,
+            ended: watch::Sender::new(None),
+        });
+        // Unbounded as a type; bounded by the permits that each append takes first (W2).
+        let (commands, queue) = mpsc::unbounded_channel();
+        task::spawn(shared.clone(), config, queue);
+        Self {
+            shared,
+            commands,
+            reader,
+        }
+    }
+
     /// Its number.
     pub fn ledger(&self) -> LedgerId {
         self.shared.ledger
@@ -42,7 +167,7 @@ impl LedgerWriter {
 
     /// Its metadata as this writer last wrote them.
     pub fn metadata(&self) -> LedgerMetadata {
-        self.shared.metadata.clone()
+        self.shared.known().0
     }
 
     /// Appends an entry. Takes its place in the order before it returns (storage.md W1); the future completes in entry order,
@@ -55,43 +180,89 @@ impl LedgerWriter {
         &self,
         entry: NewEntry,
     ) -> impl Future<Output = Result<Appended, AppendError>> + Send + 'static {
-        let _ = entry;
-        async {
-            Err(AppendError::NotWritten {
-                why: NotWritten::NoRoom,
-            })
+        match self.enqueue(entry) {
+            Ok((entry, answer)) => Ticket::Waiting {
+                ledger: self.shared.ledger,
+                entry,
+                answer,
+            },
+            Err(error) => Ticket::Refused(Some(error)),
         }
+    }
+
+    fn enqueue(
+        &self,
+        entry: NewEntry,
+    ) -> Result<(EntryId, oneshot::Receiver<task::Answer>), AppendError> {
+        let class = PermitClass::from(entry.class);
+        let bytes = entry.payload_len();
+        let mut entrance = self.shared.entrance();
+        if entrance.stopped {
+            return Err(match self.shared.ended() {
+                Some(end) => AppendError::Ended(end),
+                None => AppendError::NotWritten {
+                    why: NotWritten::Closed {
+                        ledger: self.shared.ledger,
+                        end: entrance.sequence.end(),
+                    },
+                },
+            });
+        }
+        if !entrance.permits.has_room(class) {
+            return Err(AppendError::NotWritten {
+                why: NotWritten::NoRoom,
+            });
+        }
+        let number = entrance.sequence.admit(&entry)?;
+        entrance.permits.take(class, bytes);
+        let (answer, waiting) = oneshot::channel();
+        // Under the lock, so that the queue has the order of the numbers. A closed queue drops `answer`, which the ticket sees.
+        let _ = self
+            .commands
+            .send(Command::Append(Append { entry, answer }));
+        Ok((number, waiting))
     }
 
     /// True when an append of this class would be taken (storage.md W2). META and CONTROL have permits of their own.
     pub fn has_room(&self, class: EntryClass) -> bool {
-        let _ = class;
-        false
+        self.shared.entrance().permits.has_room(class.into())
     }
 
-    /// Waits until [`LedgerWriter::has_room`], or until the writer has ended. Cancel-safe.
+    /// Waits until [`LedgerWriter::has_room`], or until the writer takes no more appends. Cancel-safe.
     pub async fn room(&self, class: EntryClass) {
-        let _ = class;
+        loop {
+            let freed = self.shared.room.notified();
+            tokio::pin!(freed);
+            // Registered before the look, so that no permit given back in between is missed.
+            freed.as_mut().enable();
+            {
+                let entrance = self.shared.entrance();
+                if entrance.stopped || entrance.permits.has_room(class.into()) {
+                    return;
+                }
+            }
+            freed.await;
+        }
     }
 
     /// Exclusive end of what is confirmed.
     pub fn confirmed_end(&self) -> EntryId {
-        EntryId(0)
+        EntryId(self.shared.confirmed_end.load(Ordering::Acquire))
     }
 
     /// Exclusive end of what was appended.
     pub fn appended_end(&self) -> EntryId {
-        EntryId(0)
+        self.shared.entrance().sequence.end()
     }
 
     /// Payload bytes appended so far.
     pub fn appended_bytes(&self) -> u64 {
-        0
+        self.shared.entrance().sequence.bytes()
     }
 
     /// A reader of this open ledger; clips to what is confirmed at the time of each read (storage.md B13).
     pub fn reader(&self) -> LedgerReader {
-        self.shared.reader.clone()
+        self.reader.clone()
     }
 
     /// Stops, drains and closes the ledger (storage.md W13). `part` joins the transaction. After `Ok` the entries at or above
@@ -100,14 +271,64 @@ impl LedgerWriter {
     /// # Errors
     /// [`CloseError`]; the writer is dead in every case. Dropping the future ends the writer with an unknown outcome.
     pub async fn close(&self, part: Txn) -> Result<ClosedTotals, CloseError> {
-        let _ = part;
-        Err(CloseError::Ended(WriterEnd::Closed {
-            ledger: self.shared.ledger,
-        }))
+        closing::close(self, part).await
+    }
+
+    /// The ledger's metadata and their version, as this writer last wrote them.
+    pub(crate) fn known(&self) -> (LedgerMetadata, Revision) {
+        self.shared.known()
+    }
+
+    /// Notes what the ledger's key was found or made to be.
+    pub(crate) fn note_metadata(&self, metadata: LedgerMetadata, version: Revision) {
+        let mut known = self
+            .shared
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = (metadata, version);
     }
 
     /// Shows how the writer ended, once it has (storage.md W6); `None` until then.
     pub fn ended(&self) -> watch::Receiver<Option<WriterEnd>> {
-        self.shared.ended.clone()
+        self.shared.ended.subscribe()
+    }
+}
+
+/// An append's answer, to come.
+enum Ticket {
+    Refused(Option<AppendError>),
+    Waiting {
+        ledger: LedgerId,
+        entry: EntryId,
+        answer: oneshot::Receiver<task::Answer>,
+    },
+}
+
+impl Future for Ticket {
+    type Output = Result<Appended, AppendError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Refused(error) => Poll::Ready(Err(error
+                .take()
+                .expect("a future is not polled after it is ready"))),
+            Self::Waiting {
+                ledger,
+                entry,
+                answer,
+            } => Pin::new(answer).poll(cx).map(|answer| match answer {
+                Ok(answer) => answer,
+                // The task is gone (a panic, or the runtime shuts down): what it had sent may be stored.
+                Err(_) => Err(AppendError::OutcomeUnknown {
+                    ledger: *ledger,
+                    entry: *entry,
+                    why: WriterEnd::OutcomeUnknown {
+                        ledger: *ledger,
+                        why: "the writer's task is gone".to_owned(),
+                    },
+                }),
+            }),
+        }
     }
 }

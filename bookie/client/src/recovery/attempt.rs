@@ -1,0 +1,157 @@
+//! The shell of recovery: runs attempts, and begins anew when another recoverer was faster (R10).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bookie_metadata::{MetadataError, Txn};
+use futures::Future;
+use futures::stream::{FuturesUnordered, StreamExt};
+use hulse_proto::bookie::{BookieError, Call};
+use hulse_proto::id::LedgerId;
+use hulse_proto::ledger::{LedgerMetadata, Member};
+use rand::Rng;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::core::RecoveryCore;
+use super::event::{BookieAsk, Policy, RecoveryConfig, RecoveryEffect, RecoveryEvent};
+use crate::error::RecoverError;
+use crate::ledger_client::Inner;
+
+/// Longest random wait before an attempt begins anew.
+const RESTART_WAIT_MAX: Duration = Duration::from_millis(200);
+
+type Pending = Pin<Box<dyn Future<Output = RecoveryEvent> + Send>>;
+
+pub(crate) async fn recover(
+    inner: &Arc<Inner>,
+    ledger: LedgerId,
+    part: Txn,
+    policy: Policy,
+) -> Result<LedgerMetadata, RecoverError> {
+    let deadline = Instant::now() + inner.config.recovery_deadline;
+    loop {
+        let nonces = [inner.nonce(), inner.nonce()];
+        let config = RecoveryConfig {
+            policy,
+            part: part.clone(),
+            deadline: deadline.saturating_duration_since(Instant::now()),
+            now_ms: inner.clock.now_ms(),
+            ..RecoveryConfig::new(inner.cell, ledger, &inner.config, nonces)
+        };
+        let result = attempt(inner, RecoveryCore::new(config)).await;
+        let wait = inner.with_rng(|rng| rng.random_range(Duration::ZERO..RESTART_WAIT_MAX));
+        match result {
+            Err(RecoverError::Superseded { .. }) if Instant::now() + wait < deadline => {
+                tracing::debug!(%ledger, "another recoverer was faster; starting anew");
+                sleep(wait).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn attempt(
+    inner: &Arc<Inner>,
+    mut core: RecoveryCore,
+) -> Result<LedgerMetadata, RecoverError> {
+    let started = Instant::now();
+    let mut pending = FuturesUnordered::<Pending>::new();
+    let mut event = RecoveryEvent::Start;
+    loop {
+        for effect in core.on_event(started.elapsed(), event) {
+            match effect {
+                RecoveryEffect::Done(result) => return result,
+                RecoveryEffect::ReadMetadata(key) => {
+                    pending.push(read_metadata(inner.clone(), key))
+                }
+                RecoveryEffect::Commit(txn) => pending.push(send_txn(inner.clone(), txn)),
+                RecoveryEffect::Ask {
+                    position,
+                    member,
+                    ask,
+                } => pending.push(ask_member(inner, position, &member, ask)),
+            }
+        }
+        let wakeup = core
+            .next_wakeup()
+            .map_or(Duration::from_secs(3600), |at| at);
+        event = tokio::select! {
+            biased;
+            Some(event) = pending.next(), if !pending.is_empty() => event,
+            () = sleep_until(started + wakeup) => RecoveryEvent::Tick,
+        };
+    }
+}
+
+fn read_metadata(inner: Arc<Inner>, key: String) -> Pending {
+    Box::pin(async move {
+        let answer = timeout(inner.config.read_timeout, inner.metadata.get(&key)).await;
+        RecoveryEvent::MetadataRead(answer.unwrap_or_else(|_| {
+            Err(MetadataError::Unavailable {
+                why: "no answer in time".to_owned(),
+            })
+        }))
+    })
+}
+
+fn send_txn(inner: Arc<Inner>, txn: Txn) -> Pending {
+    Box::pin(async move {
+        let answer = timeout(inner.config.read_timeout, inner.metadata.txn(txn)).await;
+        RecoveryEvent::MetadataAnswer(answer.unwrap_or_else(|_| {
+            Err(MetadataError::OutcomeUnknown {
+                why: "no answer in time".to_owned(),
+            })
+        }))
+    })
+}
+
+fn ask_member(inner: &Arc<Inner>, position: usize, member: &Member, ask: BookieAsk) -> Pending {
+    let limit = inner.config.read_timeout;
+    let calls = inner.bookies.calls(member);
+    match ask {
+        BookieAsk::Fence(request) => {
+            let call = calls.map(|bookie| bookie.fence(request));
+            Box::pin(async move {
+                let result = answered(limit, call).await;
+                RecoveryEvent::Fenced { position, result }
+            })
+        }
+        BookieAsk::Read(request) => {
+            let entry = request.entry;
+            let call = calls.map(|bookie| bookie.recovery_read(request));
+            Box::pin(async move {
+                let result = answered(limit, call).await;
+                RecoveryEvent::Read {
+                    position,
+                    entry,
+                    result,
+                }
+            })
+        }
+        BookieAsk::Add(request) => {
+            let entry = request.entry.header().entry;
+            let call = calls.map(|bookie| bookie.add(request));
+            Box::pin(async move {
+                let result = answered(limit, call).await;
+                RecoveryEvent::Added {
+                    position,
+                    entry,
+                    result,
+                }
+            })
+        }
+    }
+}
+
+async fn answered<T>(limit: Duration, call: Option<Call<T>>) -> Result<T, BookieError> {
+    let no_answer = |why: &str| BookieError::NoAnswer {
+        why: why.to_owned(),
+    };
+    match call {
+        Some(call) => timeout(limit, call)
+            .await
+            .unwrap_or_else(|_| Err(no_answer("no answer in time"))),
+        None => Err(no_answer("bookie is not connected")),
+    }
+}

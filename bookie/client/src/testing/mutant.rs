@@ -1,0 +1,18 @@
+//! Rules that a test can switch off, to show that they are needed (storage.md §11).
+
+/// One rule that does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mutant {
+    /// W4: one ack confirms.
+    ConfirmBelowAckQuorum,
+    /// R5: recovery begins at entry 0 although older fragments exist (trace T2).
+    RecoverFromZero,
+    /// R8 and B9: recovery adds carry a growing confirmed end, and bookies keep it (trace T4).
+    RecoveryRaisesConfirmedEnd,
+    /// B11: a recovery read does not fence (trace T1).
+    ReadWithoutFence,
+    /// B3: a fence does not keep normal adds away.
+    FenceForgotten,
+    /// B11, S3: a bookie in limbo answers negative.
+    NegativeFromLimbo,
+}

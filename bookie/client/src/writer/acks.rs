@@ -1,0 +1,230 @@
+//! What answers mean: counting acks (W3), confirming in order (W4, W5), refusals (W6, W7).
+
+use std::time::Duration;
+
+use hulse_proto::bookie::{Address, BookieError};
+use hulse_proto::ledger::LedgerKind;
+
+use super::core::{Phase, WriterCore};
+use super::event::{AddTag, WriterEffect};
+use super::pending::Slot;
+use super::position::Health;
+use crate::error::WriterEnd;
+
+/// What a refusal of a current member means for the writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// The handle ends (W6).
+    End,
+    /// Try the same entry at the same member again.
+    Retry,
+    /// As `Retry`, and look at metadata (amended B2).
+    Suspect,
+    /// This member will never take an entry of this ledger; an ensemble change would replace it (W7).
+    Useless,
+}
+
+fn meaning(error: &BookieError) -> Meaning {
+    match error {
+        BookieError::Fenced { .. }
+        | BookieError::Deleted { .. }
+        | BookieError::WrongCell { .. } => Meaning::End,
+        BookieError::NotInEnsemble { .. } => Meaning::Suspect,
+        BookieError::Busy { .. }
+        | BookieError::ReadOnly { .. }
+        | BookieError::MetadataUnavailable
+        | BookieError::NoAnswer { .. }
+        | BookieError::Failed { .. } => Meaning::Retry,
+        BookieError::WrongIncarnation { .. }
+        | BookieError::StaleToken { .. }
+        | BookieError::Conflict { .. }
+        | BookieError::Invalid { .. }
+        | BookieError::NotHere { .. }
+        | BookieError::Damaged { .. }
+        | BookieError::Limbo { .. } => Meaning::Useless,
+    }
+}
+
+impl WriterCore {
+    /// Takes an answer. One that does not come from the committed member of the position, for this ledger, incarnation, entry
+    /// and content, changes nothing (W3).
+    pub(super) fn answer(
+        &mut self,
+        now: Duration,
+        tag: &AddTag,
+        result: Result<(), BookieError>,
+        effects: &mut Vec<WriterEffect>,
+    ) {
+        if !self.is_ours(tag) || matches!(self.phase, Phase::Frozen | Phase::Ended(_)) {
+            return;
+        }
+        match result {
+            Ok(()) => self.acked(now, tag, effects),
+            Err(error) => self.refused(now, tag, error, effects),
+        }
+        if matches!(self.phase, Phase::Ending(_)) {
+            self.settle_ending(effects);
+        }
+        self.check_drained(effects);
+    }
+
+    fn is_ours(&mut self, tag: &AddTag) -> bool {
+        let Some(position) = self.positions.get(tag.position) else {
+            return false;
+        };
+        let expected = Address {
+            cell: self.config.cell,
+            incarnation: position.member.incarnation,
+            ledger: self.config.ledger,
+        };
+        let committed = position.member == tag.from && expected == tag.address;
+        let quorums = self.config.quorums;
+        committed
+            && self.window.get_mut(tag.entry).is_none_or(|pending| {
+                // An answer for an entry that is no longer kept still tells about the member.
+                pending.digest() == tag.digest && pending.slot(quorums, tag.position).is_some()
+            })
+    }
+
+    fn acked(&mut self, now: Duration, tag: &AddTag, effects: &mut Vec<WriterEffect>) {
+        let quorums = self.config.quorums;
+        if let Some(pending) = self.window.get_mut(tag.entry) {
+            pending.set(quorums, tag.position, Slot::Acked);
+            self.window.settle(tag.entry);
+        }
+        let position = &mut self.positions[tag.position];
+        position.last_error = None;
+        if matches!(position.health, Health::Probing { .. }) && self.sending() {
+            self.positions[tag.position].health = Health::Up;
+            self.flush(now, tag.position, effects);
+        }
+        self.confirm(now, effects);
+    }
+
+    /// Moves the confirmed end over every head that has Qa acks (W4), and says so in order (W5).
+    fn confirm(&mut self, now: Duration, effects: &mut Vec<WriterEffect>) {
+        while let Some(head) = self.window.head() {
+            if head.acks() < self.acks_needed() {
+                break;
+            }
+            let header = self.window.confirm_head(now);
+            self.confirmed.end = header.entry.next();
+            if self.config.kind == LedgerKind::Log {
+                self.confirmed.offset_span = header.end_offset().0 - self.config.base_offset.0;
+            }
+            self.confirmed.record_count += u64::from(header.record_count);
+            self.confirmed.bytes = header.cumulative_bytes;
+            self.confirmed.digest = header.cumulative_digest;
+            effects.push(WriterEffect::Confirmed {
+                entry: header.entry,
+            });
+        }
+        self.window.pop_done();
+        self.release_useless(effects);
+    }
+
+    fn acks_needed(&self) -> usize {
+        #[cfg(any(test, feature = "testing"))]
+        if self.config.mutant == Some(crate::testing::Mutant::ConfirmBelowAckQuorum) {
+            return 1;
+        }
+        self.config.quorums.ack as usize
+    }
+
+    fn refused(
+        &mut self,
+        now: Duration,
+        tag: &AddTag,
+        error: BookieError,
+        effects: &mut Vec<WriterEffect>,
+    ) {
+        let what = meaning(&error);
+        let quorums = self.config.quorums;
+        let current = self.window.get_mut(tag.entry).is_some_and(|pending| {
+            let sent = matches!(pending.slot(quorums, tag.position),
+                Some(Slot::Sent { attempt, .. }) if attempt == tag.attempt);
+            if sent {
+                pending.set(quorums, tag.position, Slot::Unsent);
+            }
+            sent
+        });
+        let position = &mut self.positions[tag.position];
+        position.last_error = Some(error.clone());
+        match what {
+            Meaning::End => {
+                let ledger = self.config.ledger;
+                let end = match error {
+                    BookieError::Fenced { token, .. } => WriterEnd::Fenced { ledger, token },
+                    BookieError::Deleted { .. } => WriterEnd::Deleted { ledger },
+                    _ => WriterEnd::WrongCell { ledger },
+                };
+                self.begin_end(end, effects);
+            }
+            Meaning::Retry | Meaning::Suspect => {
+                if what == Meaning::Suspect {
+                    effects.push(WriterEffect::CheckMetadata);
+                }
+                // What an earlier attempt heard is old news: the position has been begun anew since.
+                if current && tag.attempt == position.attempt {
+                    position.back_off(now, self.config.retry_initial, self.config.retry_max);
+                }
+            }
+            Meaning::Useless => self.lose_position(tag.position, &error, effects),
+        }
+    }
+
+    fn lose_position(
+        &mut self,
+        position: usize,
+        error: &BookieError,
+        effects: &mut Vec<WriterEffect>,
+    ) {
+        if self.positions[position].health == Health::Useless {
+            return;
+        }
+        self.positions[position].health = Health::Useless;
+        self.positions[position].attempt += 1;
+        let bookie = self.positions[position].member.bookie.clone();
+        if self.enough_useful() {
+            self.release_useless(effects);
+        } else {
+            self.give_up(
+                format!("{bookie} is lost for this ledger: {error}"),
+                effects,
+            );
+        }
+    }
+
+    /// True when every write set can still reach Qa.
+    fn enough_useful(&self) -> bool {
+        let quorums = self.config.quorums;
+        (0..u64::from(quorums.ensemble)).all(|start| {
+            let useful = crate::quorum::write_set(quorums, hulse_proto::id::EntryId(start))
+                .filter(|at| self.positions[*at].health != Health::Useless)
+                .count();
+            useful >= quorums.ack as usize
+        })
+    }
+
+    /// Late entries that lack only useless members need not be kept.
+    fn release_useless(&mut self, effects: &mut Vec<WriterEffect>) {
+        let quorums = self.config.quorums;
+        if self
+            .positions
+            .iter()
+            .all(|position| position.health != Health::Useless)
+        {
+            return;
+        }
+        while let Some(front) = self.window.late_front() {
+            let hopeful = crate::quorum::write_set(quorums, front.header.entry).any(|position| {
+                front.slot(quorums, position) != Some(Slot::Acked)
+                    && self.positions[position].health != Health::Useless
+            });
+            if hopeful {
+                break;
+            }
+            self.release_front(effects);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The writer's shell: one task per open ledger that drives the core and calls members.
+//!
+//! One hop lies between an append and the call of a member: the queue. Everything that is ready is taken before the task sleeps.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use hulse_proto::bookie::{BookieError, Call};
+use hulse_proto::entry::{EntryClass, NewEntry};
+use hulse_proto::ledger::LedgerState;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::core::WriterCore;
+use super::event::{AddCall, AddTag, Sealing, WriterConfig, WriterEffect, WriterEvent};
+use super::handle::{Appended, Shared};
+use crate::error::{AppendError, WriterEnd};
+use crate::metadata::read_ledger;
+
+/// Commands and answers taken before effects that wait for them are looked at again.
+const BATCH_MAX: usize = 128;
+/// How far ahead the timer is set when nothing waits.
+const IDLE: Duration = Duration::from_secs(3600);
+
+pub(super) type Answer = Result<Appended, AppendError>;
+
+/// One append on its way to the core.
+pub(super) struct Append {
+    pub(super) entry: NewEntry,
+    pub(super) answer: oneshot::Sender<Answer>,
+}
+
+/// What the handle asks of the task.
+pub(super) enum Command {
+    Append(Append),
+    /// Stop, drain, freeze; the answer is what to write into metadata.
+    Seal(oneshot::Sender<Result<Sealing, WriterEnd>>),
+    /// The close is committed.
+    Closed,
+    /// The close was refused or is unknown.
+    CloseFailed(WriterEnd),
+}
+
+/// A member's answer, to come.
+struct Pending {
+    tag: Option<AddTag>,
+    call: Call<()>,
+}
+
+impl Future for Pending {
+    type Output = (AddTag, Result<(), BookieError>);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.call.as_mut().poll(cx).map(|result| {
+            let tag = self
+                .tag
+                .take()
+                .expect("a future is not polled after it is ready");
+            (tag, result)
+        })
+    }
+}
+
+/// What completes an append.
+struct Waiting {
+    answer: oneshot::Sender<Answer>,
+    class: EntryClass,
+    bytes: usize,
+}
+
+struct Task {
+    shared: Arc<Shared>,
+    core: WriterCore,
+    started: Instant,
+    queue: mpsc::UnboundedReceiver<Command>,
+    /// Answers to come, by position: a position's can be forgotten together.
+    calls: Vec<FuturesUnordered<Pending>>,
+    /// In entry order, as the core completes them.
+    waiting: VecDeque<Waiting>,
+    sealing: Option<oneshot::Sender<Result<Sealing, WriterEnd>>>,
+    check: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
+    effects: Vec<WriterEffect>,
+    freed: Vec<(EntryClass, usize)>,
+}
+
+/// Starts the task. It ends when the handle is dropped or the writer has ended, and every append is answered.
+pub(super) fn spawn(
+    shared: Arc<Shared>,
+    config: WriterConfig,
+    queue: mpsc::UnboundedReceiver<Command>,
+) {
+    let calls = (0..config.ensemble.len())
+        .map(|_| FuturesUnordered::new())
+        .collect();
+    let task = Task {
+        shared,
+        core: WriterCore::new(config),
+        started: Instant::now(),
+        queue,
+        calls,
+        waiting: VecDeque::new(),
+        sealing: None,
+        check: None,
+        effects: Vec::new(),
+        freed: Vec::new(),
+    };
+    tokio::spawn(task.run());
+}
+
+/// What woke the task.
+enum Wake {
+    Answer(AddTag, Result<(), BookieError>),
+    Commands(usize),
+    Checked(bool),
+    Timer,
+}
+
+impl Task {
+    async fn run(mut self) {
+        let timer = sleep_until(self.started + IDLE);
+        tokio::pin!(timer);
+        let mut commands = Vec::with_capacity(BATCH_MAX);
+        loop {
+            self.set_timer(timer.as_mut());
+            let wake = tokio::select! {
+                biased;
+                (tag, result) = next_answer(&mut self.calls) => Wake::Answer(tag, result),
+                count = self.queue.recv_many(&mut commands, BATCH_MAX) => Wake::Commands(count),
+                changed = checked(&mut self.check) => Wake::Checked(changed),
+                () = timer.as_mut() => Wake::Timer,
+            };
+            match wake {
+                Wake::Answer(tag, result) => self.take_answers(tag, result),
+                Wake::Commands(0) => {
+                    // The handle is gone. What was appended is still answered, then nobody can ask for anything.
+                    if self.waiting.is_empty() {
+                        return;
+                    }
+                    self.finish_without_handle(timer.as_mut()).await;
+                    return;
+                }
+                Wake::Commands(_) => commands.drain(..).for_each(|command| self.command(command)),
+                Wake::Checked(changed) => {
+                    self.check = None;
+                    if changed {
+                        self.event(WriterEvent::MetadataChanged);
+                    }
+                }
+                Wake::Timer => self.event(WriterEvent::Tick),
+            }
+            self.perform();
+        }
+    }
+
+    /// Goes on without commands until every append is answered.
+    async fn finish_without_handle(&mut self, mut timer: Pin<&mut Sleep>) {
+        while !self.waiting.is_empty() {
+            self.set_timer(timer.as_mut());
+            tokio::select! {
+                biased;
+                (tag, result) = next_answer(&mut self.calls) => self.take_answers(tag, result),
+                () = timer.as_mut() => self.event(WriterEvent::Tick),
+            }
+            self.perform();
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Sets the timer when it would fire too late, or has fired. One that fires too early costs a look and is set again.
+    fn set_timer(&self, timer: Pin<&mut Sleep>) {
+        let wanted = self
+            .core
+            .next_wakeup()
+            .map_or_else(|| Instant::now() + IDLE, |at| self.started + at);
+        if wanted < timer.deadline() || timer.is_elapsed() {
+            timer.reset(wanted);
+        }
+    }
+
+    fn event(&mut self, event: WriterEvent) {
+        let now = self.now();
+        self.core.on_event(now, event, &mut self.effects);
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Append(append) => {
+                self.waiting.push_back(Waiting {
+                    class: append.entry.class,
+                    bytes: append.entry.payload_len(),
+                    answer: append.answer,
+                });
+                self.event(WriterEvent::Append(append.entry));
+            }
+            Command::Seal(answer) => match self.core.end() {
+                // A dropped answer means that the closer is gone; its guard tells the task.
+                Some(end) => drop(answer.send(Err(end.clone()))),
+                None => {
+                    self.sealing = Some(answer);
+                    self.event(WriterEvent::Stop);
+                }
+            },
+            Command::Closed => self.event(WriterEvent::CloseCommitted),
+            Command::CloseFailed(end) => self.event(WriterEvent::CloseFailed(end)),
+        }
+    }
+
+    /// Takes one answer and all others that are there already.
+    fn take_answers(&mut self, tag: AddTag, result: Result<(), BookieError>) {
+        self.event(WriterEvent::Answer { tag, result });
+        for _ in 1..BATCH_MAX {
+            let ready = futures::FutureExt::now_or_never(next_answer(&mut self.calls));
+            let Some((tag, result)) = ready else {
+                return;
+            };
+            self.event(WriterEvent::Answer { tag, result });
+        }
+    }
+
+    /// Does what the core wants, and what follows from it, until it wants nothing.
+    fn perform(&mut self) {
+        while !self.effects.is_empty() {
+            let effects = std::mem::take(&mut self.effects);
+            let confirmed_end = self.core.confirmed_end();
+            // Published before any append below it is answered, so that its owner can read it at once.
+            self.shared.publish_confirmed(confirmed_end);
+            for effect in effects {
+                self.effect(effect, confirmed_end);
+            }
+        }
+        self.shared.give_back(&mut self.freed);
+    }
+
+    fn effect(&mut self, effect: WriterEffect, confirmed_end: hulse_proto::id::EntryId) {
+        match effect {
+            WriterEffect::Send(call) => self.send(call),
+            WriterEffect::Forget { position } => self.calls[position].clear(),
+            WriterEffect::Confirmed { entry } => self.complete(Ok(Appended {
+                entry,
+                confirmed_end,
+            })),
+            WriterEffect::Failed { error, .. } => self.complete(Err(error)),
+            WriterEffect::CheckMetadata => self.check_metadata(),
+            WriterEffect::Drained => self.event(WriterEvent::Freeze),
+            WriterEffect::Frozen(sealing) => self.answer_sealing(Ok(sealing)),
+            WriterEffect::Released { member, entry } => {
+                tracing::debug!(ledger = %self.shared.ledger, %entry, bookie = %member.bookie, "entry stays without a copy");
+            }
+            WriterEffect::Ended(end) => {
+                self.shared.end(end.clone());
+                self.answer_sealing(Err(end));
+            }
+        }
+    }
+
+    fn send(&mut self, call: AddCall) {
+        let tag = call.tag();
+        match self.shared.inner.bookies.calls(&call.member) {
+            Some(bookie) => self.calls[tag.position].push(Pending {
+                call: bookie.add(call.request),
+                tag: Some(tag),
+            }),
+            None => {
+                let result = Err(BookieError::NoAnswer {
+                    why: "bookie is not connected".to_owned(),
+                });
+                self.event(WriterEvent::Answer { tag, result });
+            }
+        }
+    }
+
+    fn complete(&mut self, answer: Answer) {
+        let Some(waiting) = self.waiting.pop_front() else {
+            return;
+        };
+        self.freed.push((waiting.class, waiting.bytes));
+        // The caller may have dropped its future: the append stands all the same.
+        let _ = waiting.answer.send(answer);
+    }
+
+    fn answer_sealing(&mut self, answer: Result<Sealing, WriterEnd>) {
+        if let Some(sealing) = self.sealing.take()
+            && sealing.send(answer).is_err()
+        {
+            // The closer went away before it sent anything, but what it wanted is no longer known to be unsent.
+            tracing::debug!(ledger = %self.shared.ledger, "the closer is gone");
+        }
+    }
+
+    /// Reads the ledger's key once; true when it is no longer this writer's (amended B2).
+    fn check_metadata(&mut self) {
+        if self.check.is_some() {
+            return;
+        }
+        let shared = self.shared.clone();
+        self.check = Some(Box::pin(async move {
+            let found = read_ledger(&*shared.inner.metadata, shared.ledger).await;
+            let (known, _) = shared.known();
+            match found {
+                Ok(Some((found, _))) => {
+                    found.state != LedgerState::Open || found.writer_nonce != known.writer_nonce
+                }
+                Ok(None) => true,
+                // No answer proves nothing; the member is asked again and will complain again.
+                Err(_) => false,
+            }
+        }));
+    }
+}
+
+async fn checked(check: &mut Option<Pin<Box<dyn Future<Output = bool> + Send>>>) -> bool {
+    match check {
+        Some(check) => check.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next answer of any position; pending for ever while none is to come.
+async fn next_answer(calls: &mut [FuturesUnordered<Pending>]) -> (AddTag, Result<(), BookieError>) {
+    std::future::poll_fn(|cx| {
+        for position in calls.iter_mut() {
+            if position.is_empty() {
+                continue;
+            }
+            if let Poll::Ready(Some(answer)) = position.poll_next_unpin(cx) {
+                return Poll::Ready(answer);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
