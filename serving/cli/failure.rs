@@ -40,8 +40,6 @@ pub(crate) enum Code {
     Input,
     /// A destructive command was not confirmed.
     Unconfirmed,
-    /// Not in this version.
-    Unsupported,
     /// The listening address is taken or not ours.
     Address,
     /// The data directory is held by another process.
@@ -60,6 +58,8 @@ pub(crate) enum Code {
     Unreachable,
     /// No answer in time.
     Timeout,
+    /// What was read is not what must be there.
+    Damaged,
 }
 
 impl Code {
@@ -71,7 +71,6 @@ impl Code {
             Self::File => (9003, Exit::Error),
             Self::Input => (9004, Exit::Usage),
             Self::Unconfirmed => (9005, Exit::Usage),
-            Self::Unsupported => (9006, Exit::Usage),
             Self::Address => (9101, Exit::Conflict),
             Self::DataDirLocked => (9102, Exit::Conflict),
             Self::DataDirReadOnly => (9103, Exit::Denied),
@@ -81,6 +80,7 @@ impl Code {
             Self::StorageFailed => (9107, Exit::Error),
             Self::Unreachable => (9201, Exit::Unavailable),
             Self::Timeout => (9202, Exit::Unavailable),
+            Self::Damaged => (9203, Exit::Verification),
         }
     }
 }
@@ -125,6 +125,33 @@ impl Failure {
             object: String::new(),
             next: next_of(reason).to_owned(),
         }
+    }
+
+    /// What the SDK answers for `object`.
+    pub(crate) fn from_sdk(
+        what: impl Into<String>,
+        object: impl fmt::Display,
+        error: &hulse_sdk::Error,
+    ) -> Self {
+        if let Some(fault) = error.fault() {
+            return Self::from_fault(what, fault).object(object);
+        }
+        let (code, next) = match error.kind() {
+            ErrorKind::Invalid => (Code::Usage, "hulse help shows what can be written"),
+            ErrorKind::OutcomeUnknown => (
+                Code::Timeout,
+                "run the command again; --timeout gives it more time",
+            ),
+            ErrorKind::Corrupt => (
+                Code::Damaged,
+                "hulse ledgers list; look at the server's log",
+            ),
+            _ => (
+                Code::Unreachable,
+                "is a server running there? hulse standalone starts one",
+            ),
+        };
+        Self::new(code, what).why(error).object(object).next(next)
     }
 
     /// Why it went wrong.

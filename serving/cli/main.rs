@@ -14,12 +14,14 @@ mod failure;
 mod format;
 mod output;
 mod position;
+mod roles;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::arguments::{Arguments, Command};
+use crate::commands::session::{self, Session};
 use crate::failure::Stop;
 use crate::output::{Output, Shape};
 
@@ -51,8 +53,17 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments, output: Output) -> Result<(), Stop> {
     let globals = &arguments.globals;
+    if !matches!(arguments.command, Command::Standalone(_)) {
+        roles::logging::of_client(globals.verbose, output);
+    }
+    let session = Session { globals, output };
     match &arguments.command {
+        Command::Standalone(standalone) => roles::standalone::run(standalone, globals, output),
         Command::Config(command) => commands::config::run(command, globals, output),
-        _ => Ok(()),
+        Command::Produce(produce) => session::run(commands::produce::run(session, produce)),
+        Command::Consume(consume) => session::run(commands::consume::run(session, consume)),
+        Command::Topics(command) => session::run(commands::topics::run(session, command)),
+        Command::Ledgers(command) => session::run(commands::ledgers::run(session, command)),
+        Command::Bench(command) => commands::bench::run(session, command),
     }
 }

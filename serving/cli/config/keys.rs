@@ -129,7 +129,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key(
         "bookie.log_file_size",
-        Kind::Size(16 << 20, 4 << 30),
+        Kind::Size(1 << 20, 2 << 30),
         "size of one file of the log; disk space comes back in such pieces",
     ),
     key(

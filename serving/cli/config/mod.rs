@@ -21,4 +21,4 @@ pub(crate) use faults::ConfigFaults;
 pub(crate) use load::{Loaded, Sources, load};
 pub(crate) use model::Config;
 pub(crate) use reference::{reference, show};
-pub(crate) use units::{ByteSize, Period, SyncMode};
+pub(crate) use units::{ByteSize, MemoryBudget, Period, SyncMode};

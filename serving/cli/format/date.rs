@@ -40,7 +40,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Midnight of a date; `None` when there is no such day.
-pub(crate) fn civil_to_ms(year: i64, month: i64, day: i64) -> Option<TimestampMs> {
+fn civil_to_ms(year: i64, month: i64, day: i64) -> Option<TimestampMs> {
     if !(0..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }

@@ -11,9 +11,9 @@ mod scan;
 mod tests;
 
 pub(crate) use compile::FormatError;
-pub(crate) use date::{civil_to_ms, parse_rfc3339};
-pub(crate) use print::{Printer, RecordView};
-pub(crate) use scan::{Scanned, Scanner};
+pub(crate) use date::parse_rfc3339;
+pub(crate) use print::{HeaderView, Printer, RecordView, json_record};
+pub(crate) use scan::{Scanned, Scanner, find, split_header};
 
 /// The language in one screen, for the help pages.
 pub(crate) const HELP: &str = "\

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use super::compile::{Form, FormatError, Token, Verb, compile};
 use super::date;
 
+/// Name and value of a header.
+pub(crate) type HeaderView<'a> = (&'a [u8], Option<&'a [u8]>);
+
 /// A record as it is printed. Borrowed, so that printing copies nothing but into the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordView<'a> {
@@ -25,7 +28,7 @@ pub(crate) struct RecordView<'a> {
     /// `None`: null.
     pub(crate) value: Option<&'a [u8]>,
     /// In order; names may repeat.
-    pub(crate) headers: &'a [(&'a str, Option<&'a [u8]>)],
+    pub(crate) headers: &'a [HeaderView<'a>],
 }
 
 /// A compiled format and the number of records printed.
@@ -65,7 +68,11 @@ impl Printer {
             Verb::Value => return bytes(record.value, form, out),
             Verb::Headers => return headers(record.headers, form, out),
             Verb::Header(name) => {
-                let found = record.headers.iter().rev().find(|(found, _)| found == name);
+                let found = record
+                    .headers
+                    .iter()
+                    .rev()
+                    .find(|(found, _)| *found == name.as_bytes());
                 return bytes(found.and_then(|(_, value)| *value), form, out);
             }
             Verb::Partition => i64::from(record.partition),
@@ -127,7 +134,7 @@ pub(crate) fn json_of(bytes: Option<&[u8]>) -> Value {
 }
 
 /// `a=1,b=2`, or a JSON list of `{"name", "value"}`.
-fn headers(headers: &[(&str, Option<&[u8]>)], form: &Form, out: &mut Vec<u8>) {
+fn headers(headers: &[HeaderView<'_>], form: &Form, out: &mut Vec<u8>) {
     if *form == Form::Json {
         return out.extend_from_slice(json_headers(headers).to_string().as_bytes());
     }
@@ -135,16 +142,15 @@ fn headers(headers: &[(&str, Option<&[u8]>)], form: &Form, out: &mut Vec<u8>) {
         if index > 0 {
             out.push(b',');
         }
-        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(name);
         out.push(b'=');
         out.extend_from_slice(value.unwrap_or_default());
     }
 }
 
 /// A list, because names may repeat and their order counts.
-pub(crate) fn json_headers(headers: &[(&str, Option<&[u8]>)]) -> Value {
-    let one =
-        |(name, value): &(&str, Option<&[u8]>)| json!({ "name": name, "value": json_of(*value) });
+pub(crate) fn json_headers(headers: &[HeaderView<'_>]) -> Value {
+    let one = |(name, value): &HeaderView<'_>| json!({ "name": json_of(Some(name)), "value": json_of(*value) });
     headers.iter().map(one).collect()
 }
 

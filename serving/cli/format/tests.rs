@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 
-use super::{Printer, RecordView, Scanned, Scanner};
+use super::{HeaderView, Printer, RecordView, Scanned, Scanner};
 
-const HEADERS: &[(&str, Option<&[u8]>)] = &[
-    ("a", Some(b"1")),
-    ("b", Some(b"x\"y")),
-    ("a", Some(b"2")),
-    ("n", None),
+const HEADERS: &[HeaderView<'static>] = &[
+    (b"a", Some(b"1")),
+    (b"b", Some(b"x\"y")),
+    (b"a", Some(b"2")),
+    (b"n", None),
 ];
 
 fn view() -> RecordView<'static> {

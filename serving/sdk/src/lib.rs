@@ -43,7 +43,7 @@ mod session;
 #[cfg(test)]
 mod testing;
 
-pub use admin::{Admin, Ledger, Partition, Topic};
+pub use admin::{Admin, Ledger, Offsets, Partition, Topic};
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};
 pub use error::{Error, Gap};

@@ -30,6 +30,10 @@ impl Admin {
         Self { core }
     }
 
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// Makes a topic. `partitions` 0: the cluster's default.
     ///
     /// # Errors

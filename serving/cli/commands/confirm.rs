@@ -1,0 +1,36 @@
+//! Asks before something is destroyed.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use super::session::Session;
+use crate::failure::{Code, Failure};
+
+/// Returns when the user agrees: by `--yes`, or by typing `yes` at a terminal.
+///
+/// # Errors
+/// They do not, or there is nobody to ask.
+pub(crate) fn confirm(session: Session<'_>, what: &str) -> Result<(), Failure> {
+    if session.globals.yes {
+        return Ok(());
+    }
+    let refused = |why: &str| {
+        Failure::new(Code::Unconfirmed, "nothing was changed")
+            .why(why)
+            .object(what)
+            .next("run it again with --yes")
+    };
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return Err(refused(
+            "this destroys data and nobody is at a terminal to confirm it",
+        ));
+    }
+    let mut stderr = std::io::stderr().lock();
+    let _ = write!(stderr, "{what}? Type yes: ");
+    let _ = stderr.flush();
+    let mut answer = String::new();
+    match stdin.lock().read_line(&mut answer) {
+        Ok(_) if answer.trim() == "yes" => Ok(()),
+        _ => Err(refused("it was not confirmed")),
+    }
+}

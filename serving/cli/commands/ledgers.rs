@@ -1,0 +1,113 @@
+//! `hulse ledgers`: what a topic is stored in, and the operator's word on a damaged one.
+
+use hulse_sdk::{EntryId, Ledger, LedgerId};
+use serde::Serialize;
+
+use super::confirm::confirm;
+use super::session::Session;
+use crate::arguments::Ledgers;
+use crate::failure::{Failure, Stop};
+use crate::output::{Table, bytes, grouped};
+
+/// A ledger as it is shown.
+#[derive(Debug, Clone, Serialize)]
+struct LedgerView {
+    ledger: u64,
+    topic: String,
+    partition: u32,
+    kind: String,
+    state: String,
+    base_offset: u64,
+    end_entry: Option<u64>,
+    records: Option<u64>,
+    bytes: Option<u64>,
+    bookies: Vec<String>,
+    /// What was lost, if anything.
+    loss: Option<String>,
+}
+
+impl From<Ledger> for LedgerView {
+    fn from(ledger: Ledger) -> Self {
+        Self {
+            ledger: ledger.id.0,
+            topic: ledger.topic,
+            partition: ledger.partition,
+            kind: ledger.kind,
+            state: ledger.state,
+            base_offset: ledger.base_offset.0,
+            end_entry: ledger.end_entry,
+            records: ledger.record_count,
+            bytes: ledger.bytes,
+            bookies: ledger.bookies,
+            loss: ledger.loss,
+        }
+    }
+}
+
+fn table(ledgers: &Vec<LedgerView>) -> Table {
+    let mut table = Table::new(&[
+        "LEDGER",
+        "TOPIC",
+        "PARTITION",
+        "KIND",
+        "STATE",
+        "BASE",
+        "ENTRIES",
+        "RECORDS",
+        "BYTES",
+        "BOOKIES",
+        "LOSS",
+    ]);
+    let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), grouped);
+    for ledger in ledgers {
+        table.row(vec![
+            ledger.ledger.to_string(),
+            ledger.topic.clone(),
+            ledger.partition.to_string(),
+            ledger.kind.clone(),
+            ledger.state.clone(),
+            grouped(ledger.base_offset),
+            number(ledger.end_entry),
+            number(ledger.records),
+            ledger.bytes.map_or_else(|| "-".to_owned(), bytes),
+            ledger.bookies.join(","),
+            ledger.loss.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The server's; a loss that was not confirmed.
+pub(crate) async fn run(session: Session<'_>, command: &Ledgers) -> Result<(), Stop> {
+    let admin = session.client()?.admin();
+    match command {
+        Ledgers::List { topic } => {
+            let listed = admin.list_ledgers(topic.as_deref().unwrap_or("")).await;
+            let listed = listed.map_err(|error| {
+                let object = topic.as_deref().unwrap_or("all topics");
+                Failure::from_sdk("cannot list ledgers", object, &error)
+            })?;
+            let views: Vec<LedgerView> = listed.into_iter().map(Into::into).collect();
+            session.output.data(&views, table)
+        }
+        Ledgers::AcceptLoss { ledger, up_to } => {
+            let what = match up_to {
+                Some(entry) => {
+                    format!("give up everything of ledger {ledger} from entry {entry} on")
+                }
+                None => format!("give up what cannot be read of ledger {ledger}"),
+            };
+            confirm(session, &what)?;
+            let object = format!("ledger {ledger}");
+            let sealed = admin
+                .accept_loss(LedgerId(*ledger), up_to.map(EntryId))
+                .await;
+            let sealed = sealed
+                .map_err(|error| Failure::from_sdk("cannot accept the loss", &object, &error))?;
+            session.output.data(&vec![LedgerView::from(sealed)], table)
+        }
+    }
+}

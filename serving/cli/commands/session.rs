@@ -1,0 +1,99 @@
+//! What every client command needs: a light runtime, a client of the server, a way to end.
+
+use std::future::Future;
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use hulse_sdk::Client;
+
+use crate::arguments::Globals;
+use crate::failure::{Code, Failure, Stop};
+use crate::output::Output;
+
+/// Longest wait for a server to take a connection at all.
+const DIAL_MAX: Duration = Duration::from_secs(5);
+
+/// The globals and the output, for all commands that talk to a server.
+#[derive(Clone, Copy)]
+pub(crate) struct Session<'a> {
+    pub(crate) globals: &'a Globals,
+    pub(crate) output: Output,
+}
+
+impl Session<'_> {
+    /// A client. A server that refuses connections is told at once rather than after the time-out.
+    ///
+    /// # Errors
+    /// The address is wrong, or nobody listens there.
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        let server = self.globals.server.as_str();
+        self.knock()?;
+        Client::builder(server)
+            .client_id(format!("hulse-cli/{}", env!("CARGO_PKG_VERSION")))
+            .request_timeout(self.globals.timeout.0)
+            .build()
+            .map_err(|error| Failure::from_sdk("cannot talk to the server", server, &error))
+    }
+
+    /// Connects to any of the servers and hangs up.
+    fn knock(&self) -> Result<(), Failure> {
+        let server = self.globals.server.as_str();
+        let wait = self.globals.timeout.0.min(DIAL_MAX);
+        let mut why = String::from("no address");
+        for authority in server.split(',') {
+            let authority = authority.trim();
+            let authority = authority
+                .split_once("://")
+                .map_or(authority, |(_, rest)| rest);
+            match authority.to_socket_addrs() {
+                Err(error) => why = format!("{authority}: {error}"),
+                Ok(addresses) => {
+                    for address in addresses {
+                        match TcpStream::connect_timeout(&address, wait) {
+                            Ok(_) => return Ok(()),
+                            Err(error) => why = format!("{address}: {error}"),
+                        }
+                    }
+                }
+            }
+        }
+        Err(Failure::new(Code::Unreachable, "cannot reach the server")
+            .why(why)
+            .object(server)
+            .next("hulse standalone starts a server here; --server HOST:PORT names another one"))
+    }
+}
+
+/// Runs a command on this thread. Commands answer within milliseconds, so no worker is started for them.
+///
+/// # Errors
+/// The command's.
+pub(crate) fn run(command: impl Future<Output = Result<(), Stop>>) -> Result<(), Stop> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let result = runtime.map_err(no_runtime)?.block_on(command);
+    result
+}
+
+/// Runs a command with a worker per processor, for measurements.
+///
+/// # Errors
+/// The command's.
+pub(crate) fn run_wide(command: impl Future<Output = Result<(), Stop>>) -> Result<(), Stop> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(no_runtime)?;
+    let result = runtime.block_on(command);
+    // A thread that waits for standard input must not keep the process.
+    runtime.shutdown_background();
+    result
+}
+
+fn no_runtime(error: std::io::Error) -> Failure {
+    Failure::new(Code::File, "cannot start a runtime")
+        .why(error)
+        .object("the process")
+        .next("look at the limits of the process")
+}

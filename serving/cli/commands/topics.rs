@@ -1,0 +1,213 @@
+//! `hulse topics`: list, create, describe, delete, add partitions.
+
+use hulse_sdk::{Admin, Topic};
+use serde::Serialize;
+
+use super::confirm::confirm;
+use super::session::Session;
+use crate::arguments::Topics;
+use crate::failure::{Failure, Stop};
+use crate::output::{Table, bytes, grouped};
+
+/// A topic as it is shown.
+#[derive(Debug, Clone, Serialize)]
+struct TopicView {
+    topic: String,
+    id: String,
+    partitions: u32,
+    state: String,
+    created_at_ms: i64,
+    /// Records kept in partitions that are open; `None` where none is.
+    records: Option<u64>,
+    stored_bytes: Option<u64>,
+    partition: Vec<PartitionView>,
+}
+
+/// A partition as it is shown.
+#[derive(Debug, Clone, Serialize)]
+struct PartitionView {
+    partition: u32,
+    owner: String,
+    leader_epoch: u32,
+    log_start: Option<u64>,
+    high_watermark: Option<u64>,
+    stored_bytes: Option<u64>,
+    /// Why it does not serve.
+    fault: Option<String>,
+}
+
+impl From<Topic> for TopicView {
+    fn from(topic: Topic) -> Self {
+        let partition: Vec<PartitionView> = topic
+            .partition
+            .into_iter()
+            .map(|partition| PartitionView {
+                partition: partition.index,
+                owner: partition.owner.unwrap_or_default(),
+                leader_epoch: partition.leader_epoch,
+                log_start: partition.log_start.map(|offset| offset.0),
+                high_watermark: partition.high_watermark.map(|offset| offset.0),
+                stored_bytes: partition.stored_bytes,
+                fault: partition.fault.map(|fault| fault.to_string()),
+            })
+            .collect();
+        let records = |partition: &PartitionView| {
+            Some(
+                partition
+                    .high_watermark?
+                    .saturating_sub(partition.log_start?),
+            )
+        };
+        Self {
+            topic: topic.name,
+            id: topic.id.to_string(),
+            partitions: topic.partitions,
+            state: topic.state,
+            created_at_ms: topic.created_at_ms,
+            records: sum(partition.iter().map(records)),
+            stored_bytes: sum(partition.iter().map(|partition| partition.stored_bytes)),
+            partition,
+        }
+    }
+}
+
+/// Of what is known; `None` when nothing is.
+fn sum(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    values
+        .flatten()
+        .fold(None, |sum, value| Some(sum.unwrap_or(0) + value))
+}
+
+fn or_dash<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), shown)
+}
+
+fn list_table(topics: &Vec<TopicView>) -> Table {
+    let mut table = Table::new(&["TOPIC", "PARTS", "RECORDS", "STORED", "STATE"]);
+    for topic in topics {
+        table.row(vec![
+            topic.topic.clone(),
+            grouped(u64::from(topic.partitions)),
+            or_dash(topic.records, grouped),
+            or_dash(topic.stored_bytes, bytes),
+            topic.state.clone(),
+        ]);
+    }
+    table
+}
+
+fn partition_table(topic: &TopicView) -> Table {
+    let mut table = Table::new(&[
+        "PARTITION",
+        "OWNER",
+        "EPOCH",
+        "START",
+        "END",
+        "STORED",
+        "STATE",
+    ]);
+    for partition in &topic.partition {
+        let state = match &partition.fault {
+            Some(fault) => fault.clone(),
+            None if partition.high_watermark.is_none() => "not opened yet".to_owned(),
+            None => "ok".to_owned(),
+        };
+        table.row(vec![
+            partition.partition.to_string(),
+            partition.owner.clone(),
+            partition.leader_epoch.to_string(),
+            or_dash(partition.log_start, grouped),
+            or_dash(partition.high_watermark, grouped),
+            or_dash(partition.stored_bytes, bytes),
+            state,
+        ]);
+    }
+    table
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The server's; a deletion that was not confirmed.
+pub(crate) async fn run(session: Session<'_>, command: &Topics) -> Result<(), Stop> {
+    let admin = session.client()?.admin();
+    match command {
+        Topics::List { namespace } => {
+            let listed = admin.list_topics(namespace.as_deref().unwrap_or("")).await;
+            let listed = listed.map_err(|error| {
+                let object = namespace.as_deref().unwrap_or("all namespaces");
+                Failure::from_sdk("cannot list topics", object, &error)
+            })?;
+            let views: Vec<TopicView> = listed.into_iter().map(Into::into).collect();
+            session.output.data(&views, list_table)
+        }
+        Topics::Create { topics, partitions } => {
+            for topic in topics {
+                let created = admin.create_topic(topic, partitions.unwrap_or(0)).await;
+                let created = created
+                    .map_err(|error| Failure::from_sdk("cannot create the topic", topic, &error))?;
+                let (name, count) = (&created.name, created.partitions);
+                session
+                    .output
+                    .say(&format!("created {name} with {}", partitions_of(count)));
+            }
+            Ok(())
+        }
+        Topics::Describe { topic } => describe(session, &admin, topic).await,
+        Topics::Delete { topics } => {
+            let what = format!("delete {} with everything in it", topics.join(", "));
+            confirm(session, &what)?;
+            for topic in topics {
+                let deleted = admin.delete_topic(topic).await;
+                deleted
+                    .map_err(|error| Failure::from_sdk("cannot delete the topic", topic, &error))?;
+                session.output.say(&format!("deleted {topic}"));
+            }
+            Ok(())
+        }
+        Topics::Partitions { topic, total } => {
+            let grown = admin.add_partitions(topic, *total).await;
+            let grown = grown.map_err(|error| {
+                Failure::from_sdk("cannot change the partitions", topic, &error)
+            })?;
+            let count = partitions_of(grown.partitions);
+            session
+                .output
+                .say(&format!("{} has {count} now", grown.name));
+            Ok(())
+        }
+    }
+}
+
+fn partitions_of(count: u32) -> String {
+    match count {
+        1 => "1 partition".to_owned(),
+        count => format!("{count} partitions"),
+    }
+}
+
+async fn describe(session: Session<'_>, admin: &Admin, topic: &str) -> Result<(), Stop> {
+    let described = admin.describe_topic(topic).await;
+    let described =
+        described.map_err(|error| Failure::from_sdk("cannot describe the topic", topic, &error))?;
+    let view = TopicView::from(described);
+    session.output.say(&format!(
+        "{}  {}  {}  id {}",
+        view.topic,
+        view.state,
+        partitions_of(view.partitions),
+        view.id
+    ));
+    session.output.data(&view, partition_table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_of_what_is_known() {
+        assert_eq!(sum([Some(1), None, Some(2)].into_iter()), Some(3));
+        assert_eq!(sum([None, None].into_iter()), None);
+    }
+}

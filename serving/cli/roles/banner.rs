@@ -1,0 +1,100 @@
+//! What a person reads when a server starts: only what is true of this process.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::config::{Config, SyncMode};
+use crate::output::Output;
+
+/// What the lines are made of.
+pub(crate) struct Banner<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) ready_in: Duration,
+}
+
+impl Banner<'_> {
+    /// The lines.
+    pub(crate) fn lines(&self, output: Output) -> Vec<String> {
+        let config = self.config;
+        let data = config.node.data_dir.display();
+        let version = env!("CARGO_PKG_VERSION");
+        let (grpc, http) = (self.grpc, self.http);
+        let auth = match grpc.ip().is_loopback() && http.ip().is_loopback() {
+            true => "off (listening on loopback only)".to_owned(),
+            false => output.red("off, and other machines can reach this server"),
+        };
+        let ready = self.ready_in.as_secs_f64();
+        let mut lines = vec![
+            format!(
+                "hulse {version} standalone: 1 broker, 1 bookie, data {data} (sync {}, everything is retained)",
+                config.bookie.sync
+            ),
+            format!("  clients  grpc://{grpc}"),
+            format!("  metrics  http://{http}/metrics    health http://{http}/readyz"),
+            format!("  auth     {auth}    ready in {ready:.2} s"),
+        ];
+        if config.bookie.sync != SyncMode::Always {
+            let words = format!(
+                "sync {}: acknowledged records can be lost when this machine fails",
+                config.bookie.sync
+            );
+            lines.push(output.red(&words));
+        }
+        if cfg!(debug_assertions) {
+            lines.push("built without --release: correct but slow".to_owned());
+        }
+        let server = match grpc.port() {
+            7400 => String::new(),
+            _ => format!(" --server {grpc}"),
+        };
+        lines.push(format!(
+            "Try:  echo hello | hulse produce greetings{server}      hulse consume greetings -o start -n 1{server}"
+        ));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Shape;
+
+    fn lines(config: &Config, grpc: &str) -> String {
+        let output = Output {
+            shape: Shape::Table,
+            quiet: false,
+            colour: true,
+        };
+        let banner = Banner {
+            config,
+            grpc: grpc.parse().unwrap(),
+            http: "127.0.0.1:7480".parse().unwrap(),
+            ready_in: Duration::from_millis(340),
+        };
+        banner.lines(output).join("\n")
+    }
+
+    #[test]
+    fn weaker_sync_and_open_ports_are_said_in_red() {
+        let mut config = Config::default();
+        let calm = lines(&config, "127.0.0.1:7400");
+        assert!(
+            calm.contains("ready in 0.34 s") && calm.contains("loopback only"),
+            "{calm}"
+        );
+        assert!(
+            !calm.contains("\x1b[") && !calm.contains("--server"),
+            "{calm}"
+        );
+        config.bookie.sync = SyncMode::Off;
+        let loud = lines(&config, "0.0.0.0:7500");
+        assert!(
+            loud.contains("\x1b[1;31msync off: acknowledged records can be lost"),
+            "{loud}"
+        );
+        assert!(loud.contains("\x1b[1;31moff, and other machines"), "{loud}");
+        assert!(loud.contains("--server 0.0.0.0:7500"), "{loud}");
+    }
+}

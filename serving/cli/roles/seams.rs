@@ -1,0 +1,88 @@
+//! The production ends of the seams: the date, chance, the memory of this machine, the identity of this boot of the kernel.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hulse_proto::time::{TimestampMs, WallClock};
+use rand::TryRngCore as _;
+use rand::rngs::OsRng;
+
+use crate::config::MemoryBudget;
+use crate::failure::{Code, Failure};
+
+/// The date of the operating system.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SystemClock;
+
+impl WallClock for SystemClock {
+    fn now_ms(&self) -> TimestampMs {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// A seed from the operating system: the only chance in the process that nothing can repeat.
+///
+/// # Errors
+/// The operating system has none.
+pub(crate) fn seed() -> Result<[u8; 32], Failure> {
+    let mut seed = [0; 32];
+    OsRng.try_fill_bytes(&mut seed).map_err(|error| {
+        Failure::new(Code::File, "no randomness")
+            .why(error)
+            .object("the operating system's generator")
+            .next("look at the system log")
+    })?;
+    Ok(seed)
+}
+
+/// Identity of this boot of the kernel; empty where there is none (storage.md B5).
+pub(crate) fn kernel_boot_id() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    text.map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+/// Bytes that the process may use.
+pub(crate) fn budget_bytes(budget: MemoryBudget) -> u64 {
+    match budget {
+        MemoryBudget::Size(size) => size.0,
+        MemoryBudget::Share(share) => memory_bytes() / 100 * u64::from(share),
+    }
+}
+
+/// What the container may use, or what the machine has.
+fn memory_bytes() -> u64 {
+    let system = rustix::system::sysinfo();
+    let machine = (system.totalram as u64).saturating_mul(u64::from(system.mem_unit));
+    // Versions 2 and 1 of control groups; "max" or a huge number mean no limit.
+    let files = [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ];
+    let limits = files.iter().filter_map(|file| {
+        let text = std::fs::read_to_string(file).ok()?;
+        text.trim().parse::<u64>().ok()
+    });
+    limits.chain([machine]).min().unwrap_or(machine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ByteSize;
+
+    #[test]
+    fn budget_is_a_share_of_the_machine_or_a_size() {
+        let whole = memory_bytes();
+        assert!(whole > 64 << 20, "{whole}");
+        let quarter = budget_bytes(MemoryBudget::Share(25));
+        assert!(quarter > whole / 5 && quarter <= whole / 4);
+        assert_eq!(budget_bytes(MemoryBudget::Size(ByteSize(7))), 7);
+    }
+
+    #[test]
+    fn seeds_differ() {
+        assert_ne!(seed().unwrap(), seed().unwrap());
+    }
+}
