@@ -144,7 +144,7 @@ pub(crate) async fn read_ledger(
         return Ok(None);
     };
     match LedgerMetadata::decode(&found.value) {
-        Ok(metadata) => Ok(Some(Box::new((metadata, found.version)))),
+        Ok(metadata) => Ok(Some((metadata, found.version))),
         Err(error) => Err(MetadataError::Corrupt {
             why: format!("ledger {ledger}: {error}"),
         }),
