@@ -30,7 +30,7 @@ pub(crate) struct Core {
     pub(super) brokers: Vec<Broker>,
     /// Index of the one that answered last.
     pub(super) preferred: AtomicUsize,
-    pub(super) request_timeout: Duration,
+    pub(crate) request_timeout: Duration,
     pub(crate) client_id: String,
     pub(crate) pool: Pool,
     pub(crate) sessions: Sessions,

@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use hulse_proto::batch::{BATCH_HEADER_BYTES, ProducerStamp};
 use hulse_proto::entry::crc32c;
 
-use super::core::Payload;
+use super::event::Payload;
 use crate::producer::BatchFate;
 
 /// Where the producer's fields stand in the header; format in `hulse_proto::batch`.

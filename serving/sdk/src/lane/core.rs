@@ -13,120 +13,14 @@
 //! is dropped and the epoch grows, which fences whatever of them is still under way (serving.md C2.6).
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use bytes::Bytes;
 use hulse_proto::batch::ProducerStamp;
 use hulse_proto::error::{ErrorKind, Fate, Fault, Reason};
-use hulse_proto::id::{Offset, ProducerId};
+use hulse_proto::id::ProducerId;
 use hulse_proto::limits::BATCHES_IN_FLIGHT_MAX;
 use tokio::time::Instant;
 
-use crate::error::Error;
-
-/// What the core carries.
-pub(crate) trait Payload {
-    /// Names the batch where it is settled.
-    type Tag: Clone;
-    fn tag(&self) -> Self::Tag;
-    fn records(&self) -> u32;
-    /// Writes who sends it. Never called on a batch that may be stored.
-    fn stamp(&mut self, stamp: ProducerStamp);
-    fn bytes(&self) -> Bytes;
-}
-
-/// Where a batch was stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stored {
-    /// `None`: the broker does not say (acks none).
-    pub(crate) base_offset: Option<Offset>,
-    pub(crate) append_time: i64,
-    pub(crate) duplicate: bool,
-}
-
-/// Why a batch was not stored, as far as is known.
-#[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    pub(crate) cause: Cause,
-    pub(crate) possibly_written: bool,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum Cause {
-    Refused(Fault),
-    /// The delivery time is over.
-    TimedOut,
-    /// The lane's epoch cannot grow any more.
-    EpochsUsedUp,
-    /// The lane or the whole producer ended.
-    Failed(Error),
-}
-
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// A lane was opened for [`LaneCore::identity`].
-    Opened {
-        last_epoch: i32,
-        last_sequence: i32,
-        batches_in_flight_max: usize,
-    },
-    LinkLost,
-    Acked {
-        seq: u64,
-        stored: Stored,
-    },
-    Nacked {
-        seq: u64,
-        fault: Fault,
-    },
-    /// The wait that [`Effect::Wait`] asked for is over.
-    RetryDue,
-    /// Time passed.
-    Tick(Instant),
-    /// What is under way is given up, later batches begin anew: the topic is gone or another one, or the producer ends.
-    Restart(Cause),
-}
-
-#[derive(Debug)]
-pub(crate) enum Effect<T> {
-    Send {
-        seq: u64,
-        batch: Bytes,
-    },
-    Resume {
-        from_seq: u64,
-    },
-    Settle {
-        tag: T,
-        result: Result<Stored, Failure>,
-    },
-    /// Answer [`Event::RetryDue`] after a back-off, not before `at_least`.
-    Wait {
-        at_least: Option<Duration>,
-    },
-    /// Leave this lane and open another, for the epoch of now; ask where the partition is when `resolve`.
-    Reopen {
-        resolve: bool,
-        after: Option<Duration>,
-    },
-    /// The lane is finished: `producer` when the whole producer is.
-    Stop {
-        failure: Failure,
-        producer: bool,
-    },
-    /// The peer breaks the protocol: end the session.
-    Violation(&'static str),
-}
-
-/// What may be offered now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// Nothing is under way: whatever there is.
-    Any,
-    /// Something is under way: only a batch that can grow no more.
-    FullBatch,
-    None,
-}
+use super::event::{Cause, Effect, Event, Failure, Payload, Room, Stored};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -403,26 +297,30 @@ impl<P: Payload> LaneCore<P> {
             effects.push(Effect::Resume { from_seq });
             return self.resend(effects);
         }
+        self.begin_epoch(&Cause::Refused(fault), effects);
+    }
+
+    /// Goes on in the next epoch: batches that were certainly not stored are stamped anew, others are given up.
+    fn begin_epoch(&mut self, cause: &Cause, effects: &mut Effects<P>) {
         if !self.next_epoch(effects) {
             return;
         }
-        for slot in std::mem::take(&mut self.window) {
-            if slot.uncertain || slot.settled {
-                settle_failed(&slot, Cause::Refused(fault.clone()), effects);
+        for mut slot in std::mem::take(&mut self.window) {
+            if slot.possibly_written() || slot.settled {
+                settle_failed(&slot, cause.clone(), effects);
                 continue;
             }
-            let mut slot = Slot {
-                refused: None,
-                ..slot
-            };
+            slot.refused = None;
             self.stamp_next(&mut slot.batch);
             self.window.push_back(slot);
         }
+        if self.is_up() {
+            effects.push(Effect::Reopen {
+                resolve: false,
+                after: None,
+            });
+        }
         self.phase = Phase::Down;
-        effects.push(Effect::Reopen {
-            resolve: false,
-            after: None,
-        });
     }
 
     fn retry(&mut self, effects: &mut Effects<P>) {
@@ -435,25 +333,29 @@ impl<P: Payload> LaneCore<P> {
     }
 
     fn expire(&mut self, now: Instant, effects: &mut Effects<P>) {
+        let is_over = |slot: &Slot<P>| slot.deadline <= now;
+        let open = |slot: &Slot<P>| !slot.settled;
+        if !self.window.iter().any(|slot| open(slot) && is_over(slot)) {
+            return;
+        }
+        if !self.window.iter().any(Slot::possibly_written) {
+            // Nothing of the window is stored anywhere, so what is over can leave it without a trace.
+            for slot in self.window.iter().filter(|slot| is_over(slot)) {
+                settle_failed(slot, Cause::TimedOut, effects);
+            }
+            self.window.retain(|slot| open(slot) && !is_over(slot));
+            return self.begin_epoch(&Cause::TimedOut, effects);
+        }
         for slot in &mut self.window {
-            if !slot.settled && slot.deadline <= now {
+            if open(slot) && is_over(slot) {
+                // Even one that was refused: it is sent again for the sake of those behind it.
+                slot.uncertain = true;
                 settle_failed(slot, Cause::TimedOut, effects);
                 slot.settled = true;
             }
         }
-        if self.window.is_empty() || self.window.iter().any(|slot| !slot.settled) {
-            return;
-        }
-        self.window.clear();
-        let was_up = self.is_up();
-        if self.next_epoch(effects) {
-            self.phase = Phase::Down;
-            if was_up {
-                effects.push(Effect::Reopen {
-                    resolve: false,
-                    after: None,
-                });
-            }
+        if !self.window.iter().any(open) {
+            self.begin_epoch(&Cause::TimedOut, effects);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A lane: what one producer has under way to one partition.
 //!
-//! [`core`] is the state machine (window, answers, refusals, resumption, epochs, time-outs) without I/O; [`task`] is its shell;
+//! [`core`] is the state machine (window, answers, refusals, resumption, epochs, time-outs) without I/O, [`event`] its words; [`task`] is its shell;
 //! [`link`] finds the owner and opens the lane there; [`batch`] is what travels.
 //!
 //! # Invariants
@@ -13,9 +13,10 @@ mod batch;
 mod core;
 #[cfg(test)]
 mod core_tests;
+mod event;
 mod link;
 mod requests;
 mod task;
 
-pub(crate) use self::core::{Cause, Failure, Room, Stored};
+pub(crate) use event::{Cause, Failure, Room, Stored};
 pub(crate) use task::LaneTask;

@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
 use super::batch::Batch;
-use super::core::{Cause, Effect, Event, LaneCore, Room, Stored, is_about_topic};
+use super::core::{LaneCore, is_about_topic};
+use super::event::{Cause, Effect, Event, Room, Stored};
 use super::link::{Attempt, Link, open};
 use super::requests::Barriers;
 use crate::backoff::Backoff;

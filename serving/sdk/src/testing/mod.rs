@@ -1,1 +1,8 @@
-//! Fakes for this crate's tests.
+//! Fakes for this crate's tests: a partition as its owner judges it ([`partition`]) and a broker around it ([`server`]).
+
+mod end_to_end;
+mod partition;
+mod server;
+
+pub(crate) use partition::{Partition, Verdict};
+pub(crate) use server::{Faults, Server};
