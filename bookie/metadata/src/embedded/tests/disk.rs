@@ -205,7 +205,7 @@ impl StorageBackend for Disk {
         let end = offset + data.len() as u64;
         let result = Self::operate(&mut state, "write", end);
         // A failed write may have done its work all the same.
-        let done = result.is_ok() || (state.struck.is_some() && state.operations % 2 == 0);
+        let done = result.is_ok() || (state.struck.is_some() && state.operations.is_multiple_of(2));
         if done {
             write_at(&mut state.cached, offset, data);
         }

@@ -1,13 +1,16 @@
 //! Errors of the disk that the process outlives.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
+use redb::StorageBackend;
 
 use super::disk::{Disk, Trouble};
-use super::workload::{Facts, formatted, open, options, run, shown};
+use super::workload::{formatted, open, options, run, shown};
 use crate::embedded::EmbeddedStore;
+use crate::embedded::backend::{AnyBackend, Medium};
 use crate::store::{MetadataError, MetadataStore, Op, Revision, Txn};
 
 #[tokio::test]
@@ -22,7 +25,7 @@ async fn disk_error_at_each_operation_is_outlived_and_answers_are_true() {
         let store = open(&disk).unwrap();
         disk.plan(point, Trouble::ErrorOnce);
         let mut watch = store.watch("", Revision(0));
-        let ran = run(&store, Facts::default()).await;
+        let ran = run(&store, || false).await;
         let Some(struck) = disk.struck() else {
             break;
         };
@@ -44,6 +47,46 @@ async fn disk_error_at_each_operation_is_outlived_and_answers_are_true() {
     }
     println!("disk errors: {hits} hits, {syncs} of them syncs, {refused} refusals");
     assert!(hits > 100 && syncs > 20 && refused > 20 && opening > 0);
+}
+
+#[tokio::test]
+async fn answer_after_a_disk_error_is_durable_at_once() {
+    let image = formatted();
+    let mut committed = 0;
+    for point in 0.. {
+        let disk = Disk::with(image.clone());
+        let store = open(&disk).unwrap();
+        disk.plan(point, Trouble::ErrorOnce);
+        let ran = run(&store, || disk.struck().is_some()).await;
+        let Some(struck) = disk.struck() else {
+            break;
+        };
+        committed += usize::from(ran.refused == 0);
+        let after = open(&Disk::with(disk.synced())).unwrap();
+        let expected = ran.answered.after_boot();
+        assert_eq!(shown(&after).await.unwrap(), expected, "{struck} {point}");
+    }
+    // The error came after redb's point of no return: found out by reopening, and answered as what it is.
+    assert!(committed > 20, "{committed}");
+}
+
+#[test]
+fn settled_backend_is_durable_after_a_failed_sync_or_write() {
+    let image = formatted();
+    for lost_by_a_sync in [true, false] {
+        let disk = Disk::with(image.clone());
+        let backend = AnyBackend::new(disk.open().unwrap(), Arc::default());
+        // redb happens to repair its header by itself when it opens; what we promise must not hang on that.
+        backend.write(4096, b"answered").unwrap();
+        if lost_by_a_sync {
+            disk.plan(0, Trouble::ErrorOnce);
+            backend.sync_data().unwrap_err();
+            backend.sync_data().unwrap();
+            assert_eq!(disk.synced(), image, "the kernel lied");
+        }
+        backend.settle().unwrap();
+        assert_eq!(&disk.synced()[4096..4104], b"answered");
+    }
 }
 
 fn put(key: &str, bytes: usize) -> Txn {

@@ -26,6 +26,22 @@ async fn embedded_store_keeps_every_promise() {
     println!("conformance of embedded: {cases} cases");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn embedded_store_keeps_its_promises_on_many_threads() {
+    let directory = tempfile::tempdir().unwrap();
+    // Those about leases wait for seconds when the clock is real.
+    let quick = |case: &&conformance::Case| !case.sentence.contains("lease");
+    let mut cases = 0;
+    for case in conformance::CASES.iter().filter(quick) {
+        let path = directory.path().join(case.sentence);
+        let store = EmbeddedStore::open(path, EmbeddedOptions::default()).unwrap();
+        (case.check)(Arc::new(store)).await;
+        cases += 1;
+    }
+    println!("conformance of embedded on many threads: {cases} cases");
+    assert!(cases > 20);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]

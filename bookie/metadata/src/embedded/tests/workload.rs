@@ -132,8 +132,9 @@ pub(super) struct Ran {
     pub(super) refused: usize,
 }
 
-/// Runs the workload from `facts` on; stops at the first unknown outcome.
-pub(super) async fn run(store: &EmbeddedStore, mut facts: Facts) -> Ran {
+/// Runs the workload on an empty store; stops at the first unknown outcome, or after an answer when told so.
+pub(super) async fn run(store: &EmbeddedStore, stop: impl Fn() -> bool) -> Ran {
+    let mut facts = Facts::default();
     let lease = store.grant_lease(Duration::from_secs(3600)).await.unwrap();
     let mut refused = 0;
     for n in 0..TXNS {
@@ -157,6 +158,9 @@ pub(super) async fn run(store: &EmbeddedStore, mut facts: Facts) -> Ran {
                 other => panic!("transaction {n}: {other:?}"),
             }
             tries += 1;
+        }
+        if stop() {
+            break;
         }
     }
     Ran {
