@@ -1,1 +1,37 @@
-//! Under construction.
+//! `tests-harness`: what the tests of Hulse are built on: a cell simulated from one seed, its faults, and the oracles.
+//!
+//! A [`World`] holds the real storage nodes over memory disks, a network that loses, delays and repeats messages, and one
+//! metadata store behind faults. Every client runs in a [`Process`] that can be paused or killed at any of its messages.
+//! [`Suite`] runs it for many seeds; [`Truth`] judges what is stored at the end.
+//!
+//! # Invariants
+//! 1. Everything that happens follows from the seed: one thread, virtual time, named streams of chance ([`Seeds`]).
+//! 2. An oracle never stops a run; it adds to [`Violations`].
+//!
+//! Reading order: [`seed`], [`process`], [`network`], [`bookie`], [`metadata`], [`world`], [`truth`], [`runner`].
+
+pub mod bookie;
+pub mod chaos;
+pub mod clock;
+pub mod crash_point;
+pub mod directory;
+pub mod metadata;
+pub mod network;
+pub mod process;
+pub mod report;
+pub mod runner;
+pub mod seed;
+pub mod trace;
+pub mod truth;
+pub mod violations;
+pub mod world;
+
+pub use bookie::{Lie, PowerLoss, SimBookie};
+pub use crash_point::{CrashPoint, Hits};
+pub use process::Process;
+pub use report::report;
+pub use runner::{Run, Suite, runtime};
+pub use seed::Seeds;
+pub use truth::{Outcome, RecordId, Truth, Violation};
+pub use violations::Violations;
+pub use world::{MetadataRates, World, WorldSetup};

@@ -1,0 +1,260 @@
+//! A bookie as one client process sees it: `BookieCalls` through the simulated network.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hulse_proto::bookie::{
+    AddRequest, Address, BookieCalls, BookieError, Call, EntryHead, FenceAnswer, FenceRequest,
+    Origin, ReadRequest, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
+};
+use hulse_proto::id::LedgerId;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::request::{Reply, Request};
+use super::sim_bookie::SimBookie;
+use crate::crash_point::{CrashPlan, CrashPoint, Side};
+use crate::network::{Delivery, Kind, Message, Network};
+use crate::process::Process;
+use crate::trace;
+use crate::trace::Trace;
+
+/// A caller hears of a lost message this much later, if at all.
+const BROKEN_AFTER: Duration = Duration::from_millis(700);
+
+/// What one client process has done so far with each ledger: decides where its crash points lie.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Fences and write-backs, by ledger and token.
+    recoveries: BTreeMap<(LedgerId, Kind, u64), u32>,
+    /// Positive answers to adds, by ledger and entry.
+    acks: BTreeMap<(LedgerId, u64), u32>,
+}
+
+/// What all calls of one client process share.
+#[derive(Clone)]
+pub struct ClientSide {
+    /// Its gate.
+    pub process: Process,
+    /// The network.
+    pub network: Network,
+    /// Its crash points.
+    pub crashes: CrashPlan,
+    /// Qa.
+    pub ack_quorum: u32,
+    /// How far it is.
+    pub progress: Arc<Mutex<Progress>>,
+    /// The run's trace.
+    pub trace: Trace,
+}
+
+/// One bookie for one client.
+#[derive(Clone)]
+pub struct Endpoint {
+    client: ClientSide,
+    bookie: Arc<SimBookie>,
+}
+
+impl Endpoint {
+    /// The way from a client to a bookie.
+    pub fn new(client: ClientSide, bookie: Arc<SimBookie>) -> Self {
+        Self { client, bookie }
+    }
+
+    fn call<T: Send + 'static>(
+        &self,
+        request: Request,
+        take: fn(Reply) -> Option<Result<T, BookieError>>,
+    ) -> Call<T> {
+        let (answer, heard) = oneshot::channel();
+        let this = self.clone();
+        // The message leaves now, whatever becomes of the future.
+        tokio::spawn(async move { this.send(request, answer).await });
+        Box::pin(async move {
+            let lost = || BookieError::NoAnswer {
+                why: "connection broke".to_owned(),
+            };
+            match heard.await {
+                Ok(reply) => take(reply).unwrap_or_else(|| Err(lost())),
+                Err(_) => Err(lost()),
+            }
+        })
+    }
+
+    async fn send(self, request: Request, answer: oneshot::Sender<Reply>) {
+        self.client.process.running().await;
+        let hit = self.client.before_send(&request);
+        if hit == Some(Side::Before) {
+            self.client.process.kill();
+            return std::future::pending().await;
+        }
+        let delivery = self.deliver(&request, false);
+        if hit == Some(Side::After) {
+            self.client.process.kill();
+        }
+        match delivery {
+            Delivery::Drop => self.lose(&request, answer).await,
+            Delivery::After(time) => {
+                sleep(time).await;
+                self.arrive(request, answer).await;
+            }
+            Delivery::Twice(first, second) => {
+                let (again, copy) = (self.clone(), request.clone());
+                tokio::spawn(async move {
+                    sleep(second).await;
+                    again.bookie.ask(copy).await;
+                });
+                sleep(first).await;
+                self.arrive(request, answer).await;
+            }
+            Delivery::Hold => {
+                self.client.network.held().await;
+                self.arrive(request, answer).await;
+            }
+        }
+    }
+
+    fn deliver(&self, request: &Request, answer: bool) -> Delivery {
+        self.client.network.deliver(&Message {
+            client: self.client.process.name(),
+            bookie: self.bookie.name(),
+            kind: request.kind(),
+            answer,
+            ledger: request.ledger(),
+            entry: request.entry(),
+        })
+    }
+
+    /// Half of the lost messages are noticed; of the others nobody ever hears.
+    async fn lose(&self, request: &Request, answer: oneshot::Sender<Reply>) {
+        let silent = request.entry().map_or(0, |entry| entry.0) % 2 == 0;
+        sleep(BROKEN_AFTER).await;
+        if silent {
+            std::future::pending::<()>().await;
+        }
+        drop(answer);
+    }
+
+    async fn arrive(self, request: Request, answer: oneshot::Sender<Reply>) {
+        let Some(reply) = self.bookie.ask(request.clone()).await else {
+            return self.lose(&request, answer).await;
+        };
+        match self.deliver(&request, true) {
+            Delivery::Drop => return self.lose(&request, answer).await,
+            Delivery::After(time) | Delivery::Twice(time, _) => sleep(time).await,
+            Delivery::Hold => self.client.network.held().await,
+        }
+        self.client.process.running().await;
+        let hit = self.client.before_answer(&request, &reply);
+        if hit == Some(Side::Before) {
+            return self.client.process.kill();
+        }
+        // Who asked may have stopped waiting.
+        let _ = answer.send(reply);
+        if hit == Some(Side::After) {
+            self.client.process.kill();
+        }
+    }
+}
+
+impl ClientSide {
+    fn pass(&self, point: CrashPoint) -> Option<Side> {
+        let side = self.crashes.pass(point)?;
+        trace!(
+            self.trace,
+            "{} dies {side:?} crash point {}",
+            self.process.name(),
+            point.0
+        );
+        Some(side)
+    }
+
+    /// Points 21 and 22: some fences, or some write-backs, have left, and this one may be the last or the first that does not.
+    fn before_send(&self, request: &Request) -> Option<Side> {
+        let (point, token) = match request {
+            Request::Fence(fence) => (CrashPoint(21), fence.token.0),
+            Request::Add(add) => match add.origin {
+                Origin::Recovery { token } => (CrashPoint(22), token.0),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let key = (request.ledger(), request.kind(), token);
+        let before = {
+            let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+            let sent = progress.recoveries.entry(key).or_default();
+            *sent += 1;
+            *sent - 1
+        };
+        if before == 0 {
+            return None;
+        }
+        self.pass(point)
+    }
+
+    /// Point 17: the ack quorum is full, and the caller has not heard of it.
+    fn before_answer(&self, request: &Request, reply: &Reply) -> Option<Side> {
+        let (Request::Add(add), Reply::Add(Ok(()))) = (request, reply) else {
+            return None;
+        };
+        if add.origin != Origin::Normal {
+            return None;
+        }
+        let key = (add.to.ledger, add.entry.header().entry.0);
+        let acks = {
+            let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+            let acks = progress.acks.entry(key).or_default();
+            *acks += 1;
+            *acks
+        };
+        if acks != self.ack_quorum {
+            return None;
+        }
+        self.pass(CrashPoint(17))
+    }
+}
+
+impl BookieCalls for Endpoint {
+    fn add(&self, request: AddRequest) -> Call<()> {
+        self.call(Request::Add(request), |reply| match reply {
+            Reply::Add(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    fn fence(&self, request: FenceRequest) -> Call<FenceAnswer> {
+        self.call(Request::Fence(request), |reply| match reply {
+            Reply::Fence(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    fn recovery_read(&self, request: RecoveryReadRequest) -> Call<RecoveryReadAnswer> {
+        self.call(Request::RecoveryRead(request), |reply| match reply {
+            Reply::RecoveryRead(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    fn read(&self, request: ReadRequest) -> Call<Vec<StoredEntry>> {
+        self.call(Request::Read(request), |reply| match reply {
+            Reply::Read(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    fn read_heads(&self, request: ReadRequest) -> Call<Vec<EntryHead>> {
+        self.call(Request::Heads(request), |reply| match reply {
+            Reply::Heads(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    fn delete(&self, to: Address) -> Call<()> {
+        self.call(Request::Delete(to), |reply| match reply {
+            Reply::Delete(result) => Some(result),
+            _ => None,
+        })
+    }
+}

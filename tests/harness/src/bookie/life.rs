@@ -1,0 +1,279 @@
+//! One boot of a bookie: the step-wise node, who waits for its answers, and the turns of its disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bookie_node::core::{Ticket, Verdict};
+use bookie_node::step::{StepAnswer, StepNode, StepOutput};
+use hulse_proto::bookie::{Origin, ReadClass, ReadRequest, RecoveryReadAnswer};
+use hulse_proto::id::{EntryId, LedgerId};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::request::{Reply, Request};
+use super::sim_bookie::{Lie, PowerLoss, Reported, SimBookie, heads};
+use crate::crash_point::{CrashPoint, Side};
+
+/// An idle log is marked after about this long.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// One boot.
+pub(super) struct Life {
+    pub(super) node: StepNode,
+    waiting: BTreeMap<Ticket, (Request, oneshot::Sender<Reply>)>,
+    /// Ledgers whose first contact is over: where the lie of an early ack begins.
+    met: BTreeSet<LedgerId>,
+    advanced: Duration,
+    file: Option<String>,
+}
+
+type Asked = (Vec<LedgerId>, Vec<Reported>);
+
+impl Life {
+    pub(super) fn new(node: StepNode, now: Duration) -> Self {
+        Self {
+            node,
+            waiting: BTreeMap::new(),
+            met: BTreeSet::new(),
+            advanced: now,
+            file: None,
+        }
+    }
+
+    fn advance(&mut self, now: Duration) {
+        self.node.advance(now.saturating_sub(self.advanced));
+        self.advanced = now;
+    }
+
+    /// Takes a request: ledgers to be verified, and replies that are due.
+    pub(super) fn submit(
+        &mut self,
+        now: Duration,
+        request: Request,
+        answer: oneshot::Sender<Reply>,
+        lie: Option<Lie>,
+    ) -> Asked {
+        self.advance(now);
+        if let Some(reply) = self.at_once(&request, lie) {
+            return (
+                Vec::new(),
+                vec![Reported {
+                    request,
+                    reply,
+                    answer,
+                }],
+            );
+        }
+        let (ticket, output) = match request.clone() {
+            Request::Add(mut add) => {
+                if lie == Some(Lie::FenceForgotten) && add.origin == Origin::Normal {
+                    add.origin = Origin::Copy {
+                        bound: EntryId(u64::MAX),
+                    };
+                }
+                self.node.add(add)
+            }
+            Request::Fence(fence) => self.node.fence(fence),
+            Request::RecoveryRead(read) => self.node.recovery_read(read),
+            Request::Delete(to) => self.node.delete(to),
+            Request::Read(_) | Request::Heads(_) => unreachable!("reads are answered at once"),
+        };
+        let met = output.verify.is_empty() && self.met.contains(&request.ledger());
+        let early = lie == Some(Lie::AckBeforeSync) && met && matches!(request, Request::Add(_));
+        if early && output.answers.is_empty() {
+            let reply = Reply::Add(Ok(()));
+            return (
+                Vec::new(),
+                vec![Reported {
+                    request,
+                    reply,
+                    answer,
+                }],
+            );
+        }
+        self.waiting.insert(ticket, (request, answer));
+        self.due(output)
+    }
+
+    /// Reads, and recovery reads that lie.
+    fn at_once(&mut self, request: &Request, lie: Option<Lie>) -> Option<Reply> {
+        match request {
+            Request::Read(read) => Some(Reply::Read(self.node.read(read))),
+            Request::Heads(read) => Some(Reply::Heads(self.node.read(read).map(heads))),
+            Request::RecoveryRead(read) if lie == Some(Lie::NegativeWithoutFence) => {
+                let found = self.node.read(&ReadRequest {
+                    to: read.to,
+                    first: read.entry,
+                    end: read.entry.next(),
+                    max_bytes: u32::MAX,
+                    class: ReadClass::Recovery,
+                });
+                let first = found.ok().and_then(|found| found.into_iter().next());
+                let negative = RecoveryReadAnswer::Negative {
+                    unsynced_limbo: false,
+                };
+                let answer = first.map_or(negative, RecoveryReadAnswer::Positive);
+                Some(Reply::RecoveryRead(Ok(answer)))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn verified(
+        &mut self,
+        now: Duration,
+        ledger: LedgerId,
+        verdict: Verdict,
+    ) -> Vec<Reported> {
+        self.advance(now);
+        self.met.insert(ledger);
+        let output = self.node.verified(ledger, verdict);
+        self.due(output).1
+    }
+
+    fn due(&mut self, output: StepOutput) -> Asked {
+        let mut replies = Vec::new();
+        for (ticket, answer) in output.answers {
+            let Some((request, sender)) = self.waiting.remove(&ticket) else {
+                continue;
+            };
+            let reply = match answer {
+                StepAnswer::Add(result) => Reply::Add(result),
+                StepAnswer::Fence(result) => Reply::Fence(result),
+                StepAnswer::RecoveryRead(result) => Reply::RecoveryRead(result),
+                StepAnswer::Delete(result) => Reply::Delete(result),
+            };
+            replies.push(Reported {
+                request,
+                reply,
+                answer: sender,
+            });
+        }
+        (output.verify, replies)
+    }
+
+    /// True when a fence waits in the group that is to be written.
+    fn fences(&self) -> bool {
+        self.waiting
+            .values()
+            .any(|(request, _)| matches!(request, Request::Fence(_) | Request::RecoveryRead(_)))
+    }
+}
+
+/// A turn of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Write,
+    Sync,
+    Idle,
+}
+
+impl SimBookie {
+    /// The disk's turns, until this boot ends.
+    pub(super) async fn serve(self: Arc<Self>, boot: u64) {
+        while let Some(busy) = self.busy(boot) {
+            if !busy {
+                tokio::select! {
+                    biased;
+                    () = self.wake.notified() => {}
+                    () = sleep(IDLE) => {
+                        if !self.turn(boot, Turn::Idle) {
+                            return;
+                        }
+                        self.wake.notified().await;
+                    }
+                }
+                continue;
+            }
+            sleep(self.disk_delay()).await;
+            if !self.turn(boot, Turn::Write) {
+                return;
+            }
+            sleep(self.disk_delay()).await;
+            if !self.turn(boot, Turn::Sync) {
+                return;
+            }
+        }
+    }
+
+    fn busy(&self, boot: u64) -> Option<bool> {
+        let state = self.state();
+        (state.boot == boot).then(|| state.life.as_ref().is_some_and(|life| life.node.busy()))
+    }
+
+    /// One turn; false when this boot has ended.
+    fn turn(self: &Arc<Self>, boot: u64, turn: Turn) -> bool {
+        let mut state = self.state();
+        if state.boot != boot {
+            return false;
+        }
+        let now = self.now();
+        let Some(life) = state.life.as_mut() else {
+            return false;
+        };
+        life.advance(now);
+        let hit = self.pass(turn, life.fences());
+        if let Some((point, Side::Before)) = hit {
+            drop(state);
+            self.die(boot, point, Side::Before);
+            return false;
+        }
+        let output = match turn {
+            Turn::Write => life.node.write_group(),
+            Turn::Sync => life.node.sync_group(),
+            Turn::Idle => life.node.idle(),
+        };
+        let failed = life.node.core().failed().is_some();
+        let (_, replies) = life.due(output);
+        let rolled = turn == Turn::Write && self.rolled(&mut state);
+        let silent = self.setup.crashes.is_armed(CrashPoint(3)) && !replies.is_empty();
+        let acked = silent
+            .then(|| self.setup.crashes.pass(CrashPoint(3)))
+            .flatten();
+        if acked != Some(Side::Before) {
+            self.settle(&mut state, replies);
+        }
+        drop(state);
+        let eighth = rolled
+            .then(|| self.setup.crashes.pass(CrashPoint(8)))
+            .flatten();
+        let death = hit
+            .or(acked.map(|side| (CrashPoint(3), side)))
+            .or(eighth.map(|side| (CrashPoint(8), side)));
+        if let Some((point, side)) = death {
+            self.die(boot, point, side);
+            return false;
+        }
+        if failed {
+            // The process exits (storage.md E1); what the page cache shows is not what is on the medium.
+            self.crash(PowerLoss::Yes);
+            return false;
+        }
+        true
+    }
+
+    fn pass(&self, turn: Turn, fences: bool) -> Option<(CrashPoint, Side)> {
+        let point = match turn {
+            Turn::Write => CrashPoint(1),
+            Turn::Sync => CrashPoint(2),
+            Turn::Idle => return None,
+        };
+        let fence = fences.then_some(CrashPoint(4));
+        fence
+            .into_iter()
+            .chain([point])
+            .find_map(|point| self.setup.crashes.pass(point).map(|side| (point, side)))
+    }
+
+    /// True when the last write opened a log file: its first group is written and not synced.
+    fn rolled(&self, state: &mut super::sim_bookie::State) -> bool {
+        let Some(life) = state.life.as_mut() else {
+            return false;
+        };
+        let newest = self.newest_unsynced();
+        let rolled = newest.is_some() && life.file.is_some() && newest != life.file;
+        life.file = newest.or(life.file.take());
+        rolled
+    }
+}

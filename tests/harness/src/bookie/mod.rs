@@ -1,0 +1,12 @@
+//! Bookies of a simulation: the real node, step by step, over a memory disk, behind the simulated network.
+//!
+//! `sim_bookie` is the bookie, `life` one boot of it, `endpoint` the way to it, `request` calls as values.
+
+mod endpoint;
+mod life;
+mod request;
+mod sim_bookie;
+
+pub use endpoint::{ClientSide, Endpoint, Progress};
+pub use request::{Reply, Request};
+pub use sim_bookie::{BookieSetup, Lie, PowerLoss, SimBookie};

@@ -1,0 +1,7 @@
+//! The metadata store of a simulation: one truth, watched by an oracle, behind faults, behind the gate of each process.
+
+mod observed;
+mod process_store;
+
+pub use observed::ObservedStore;
+pub use process_store::{ProcessStore, Role};

@@ -1,0 +1,206 @@
+//! The store itself, and the oracle that looks at every committed change of a ledger or a partition (storage.md M1–M4).
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bookie_metadata::{
+    BoxFuture, LeaseId, ListRequest, MemoryStore, MetadataError, MetadataStore, Op, Page, Revision,
+    Txn, TxnOutcome, Versioned, WatchStream,
+};
+use bytes::Bytes;
+use hulse_proto::ledger::{LedgerMetadata, LedgerState};
+use hulse_proto::wire::metadata::Partition;
+use prost::Message;
+
+use crate::trace;
+use crate::trace::Trace;
+use crate::violations::Violations;
+
+/// A memory store under observation.
+pub struct ObservedStore {
+    store: MemoryStore,
+    trace: Trace,
+    violations: Violations,
+    /// Ledgers as last seen; `None`: removed, for ever.
+    ledgers: Mutex<BTreeMap<String, Option<LedgerMetadata>>>,
+    partitions: Mutex<BTreeMap<String, Partition>>,
+}
+
+impl ObservedStore {
+    /// An empty one.
+    pub fn new(trace: Trace, violations: Violations) -> Self {
+        Self {
+            store: MemoryStore::new(),
+            trace,
+            violations,
+            ledgers: Mutex::default(),
+            partitions: Mutex::default(),
+        }
+    }
+
+    /// Every ledger that exists, as last written.
+    pub fn ledgers(&self) -> Vec<(u64, LedgerMetadata)> {
+        let ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = ledgers.iter().filter_map(|(key, metadata)| {
+            let number = key.rsplit('/').next()?.parse().ok()?;
+            Some((number, metadata.clone()?))
+        });
+        found.collect()
+    }
+
+    fn committed(&self, op: &Op) {
+        match op {
+            Op::Put { key, value, .. } if key.starts_with("ledger/") => {
+                match LedgerMetadata::decode(value) {
+                    Ok(metadata) => self.ledger(key, Some(metadata)),
+                    Err(error) => self
+                        .violations
+                        .add(format!("{key} was written with {error}")),
+                }
+            }
+            Op::Delete { key } if key.starts_with("ledger/") => self.ledger(key, None),
+            Op::Put { key, value, .. } if key.starts_with("part/") => self.partition(key, value),
+            Op::Delete { key } if key.starts_with("part/") => {
+                let mut partitions = self
+                    .partitions
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                partitions.remove(key);
+            }
+            _ => {}
+        }
+    }
+
+    fn ledger(&self, key: &str, after: Option<LedgerMetadata>) {
+        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(after) = &after {
+            let end = after.closed.map(|closed| closed.end.0);
+            let (state, token) = (after.state, after.recovery_token);
+            trace!(self.trace, "{key} is {state:?} token {token} end {end:?}");
+        } else {
+            trace!(self.trace, "{key} is removed");
+        }
+        let before = ledgers.insert(key.to_owned(), after.clone());
+        drop(ledgers);
+        if let Some(wrong) = wrong_change(before.as_ref(), after.as_ref()) {
+            self.violations
+                .add(format!("{key}: {wrong}; from {before:?} to {after:?}"));
+        }
+    }
+
+    fn partition(&self, key: &str, value: &Bytes) {
+        let Ok(after) = Partition::decode(&value[..]) else {
+            return self
+                .violations
+                .add(format!("{key} was written with other bytes"));
+        };
+        trace!(
+            self.trace,
+            "{key} is of epoch {} owner {}", after.owner_epoch, after.owner
+        );
+        let mut partitions = self
+            .partitions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = partitions.insert(key.to_owned(), after.clone());
+        drop(partitions);
+        if let Some(before) = before {
+            let grows =
+                after.owner_epoch > before.owner_epoch && after.log_start >= before.log_start;
+            self.violations
+                .check(grows, || format!("{key} went from {before:?} to {after:?}"));
+        }
+    }
+}
+
+/// What is wrong with a change of a ledger's key, if anything (M2, M4).
+fn wrong_change(
+    before: Option<&Option<LedgerMetadata>>,
+    after: Option<&LedgerMetadata>,
+) -> Option<&'static str> {
+    use LedgerState::{Closed, Deleting, InRecovery, Open};
+    let Some(before) = before else {
+        return match after {
+            Some(after) if after.state == Open => None,
+            _ => Some("a ledger does not begin open"),
+        };
+    };
+    let Some(before) = before else {
+        return Some("a removed ledger came back");
+    };
+    let Some(after) = after else {
+        return (before.state != Deleting).then_some("removed without being marked");
+    };
+    let legal = matches!(
+        (before.state, after.state),
+        (Open, Open | InRecovery | Closed)
+            | (InRecovery, InRecovery | Closed)
+            | (Closed, Closed | Deleting)
+            | (Deleting, Deleting)
+    );
+    if !legal {
+        return Some("its state moved backwards");
+    }
+    if before.closed.is_some() && before.closed != after.closed {
+        return Some("the end of a closed ledger changed");
+    }
+    if after.recovery_token < before.recovery_token {
+        return Some("its token went down");
+    }
+    let recovers_again = before.state == InRecovery
+        && after.state == InRecovery
+        && after.recovery_token == before.recovery_token;
+    if recovers_again {
+        return Some("a recovery began without a new token");
+    }
+    let kept = before.fragments.len().saturating_sub(1);
+    if after.fragments.len() < before.fragments.len()
+        || after.fragments[..kept] != before.fragments[..kept]
+    {
+        return Some("an older fragment changed");
+    }
+    None
+}
+
+impl MetadataStore for ObservedStore {
+    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<Versioned>, MetadataError>> {
+        self.store.get(key)
+    }
+
+    fn txn(&self, txn: Txn) -> BoxFuture<'_, Result<TxnOutcome, MetadataError>> {
+        Box::pin(async move {
+            let outcome = self.store.txn(txn.clone()).await;
+            if let Ok(TxnOutcome::Committed { .. }) = &outcome {
+                txn.ops.iter().for_each(|op| self.committed(op));
+            }
+            outcome
+        })
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, MetadataError>> {
+        self.store.list(request)
+    }
+
+    fn watch(&self, prefix: &str, after: Revision) -> WatchStream {
+        self.store.watch(prefix, after)
+    }
+
+    fn grant_lease(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, MetadataError>> {
+        self.store.grant_lease(ttl)
+    }
+
+    fn renew_lease(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), MetadataError>> {
+        self.store.renew_lease(lease)
+    }
+
+    fn end_lease(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), MetadataError>> {
+        self.store.end_lease(lease)
+    }
+}
+
+impl std::fmt::Debug for ObservedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ObservedStore")
+    }
+}

@@ -1,0 +1,174 @@
+//! The store as one process sees it: through its gate, with the crash points of its transactions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bookie_metadata::{
+    BoxFuture, LeaseId, ListRequest, MetadataError, MetadataStore, Op, Page, Revision, Txn,
+    TxnOutcome, Versioned, WatchStream,
+};
+use hulse_proto::ledger::{LedgerMetadata, LedgerState};
+
+use crate::crash_point::{CrashPlan, CrashPoint, Side};
+use crate::process::Process;
+use crate::trace;
+use crate::trace::Trace;
+
+/// Whose transactions these are: decides which crash points they may hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A broker, or whoever else has a ledger client.
+    Client,
+    /// A bookie.
+    Bookie,
+    /// Never killed: who looks after the run.
+    Observer,
+}
+
+/// A gate before a store.
+pub struct ProcessStore {
+    process: Process,
+    role: Role,
+    store: Arc<dyn MetadataStore>,
+    crashes: CrashPlan,
+    trace: Trace,
+}
+
+impl ProcessStore {
+    /// The store as this process sees it.
+    pub fn new(
+        process: Process,
+        role: Role,
+        store: Arc<dyn MetadataStore>,
+        crashes: CrashPlan,
+        trace: Trace,
+    ) -> Self {
+        Self {
+            process,
+            role,
+            store,
+            crashes,
+            trace,
+        }
+    }
+
+    fn through<'a, T: Send + 'a>(
+        &'a self,
+        what: String,
+        call: BoxFuture<'a, Result<T, MetadataError>>,
+    ) -> BoxFuture<'a, Result<T, MetadataError>> {
+        Box::pin(async move {
+            self.process.running().await;
+            let answer = call.await;
+            self.process.running().await;
+            if let Err(error) = &answer {
+                trace!(self.trace, "{} {what}: {error}", self.process.name());
+            }
+            answer
+        })
+    }
+
+    /// Dies, for ever.
+    async fn die(&self, point: CrashPoint, side: Side) -> ! {
+        trace!(
+            self.trace,
+            "{} dies {side:?} crash point {}",
+            self.process.name(),
+            point.0
+        );
+        self.process.kill();
+        std::future::pending().await
+    }
+}
+
+/// The crash points that a transaction passes.
+fn points(role: Role, txn: &Txn) -> Vec<CrashPoint> {
+    match role {
+        Role::Observer => Vec::new(),
+        Role::Bookie => {
+            let registers = txn.ops.iter().any(|op| op.key().starts_with("bookie/"));
+            registers.then_some(CrashPoint(13)).into_iter().collect()
+        }
+        Role::Client => txn.ops.iter().filter_map(client_point).collect(),
+    }
+}
+
+fn client_point(op: &Op) -> Option<CrashPoint> {
+    let Op::Put { key, value, .. } = op else {
+        return None;
+    };
+    if !key.starts_with("ledger/") {
+        return None;
+    }
+    let metadata = LedgerMetadata::decode(value).ok()?;
+    let by_recovery = metadata.recovery_token.0 > 0;
+    match metadata.state {
+        LedgerState::Open => Some(CrashPoint(15)),
+        LedgerState::InRecovery => Some(CrashPoint(20)),
+        LedgerState::Closed if by_recovery => Some(CrashPoint(23)),
+        LedgerState::Closed => Some(CrashPoint(18)),
+        LedgerState::Deleting => None,
+    }
+}
+
+fn describe(txn: &Txn) -> String {
+    let keys: Vec<&str> = txn.ops.iter().map(Op::key).collect();
+    format!("writes {}", keys.join(" "))
+}
+
+impl MetadataStore for ProcessStore {
+    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<Versioned>, MetadataError>> {
+        self.through(format!("reads {key}"), self.store.get(key))
+    }
+
+    fn txn(&self, txn: Txn) -> BoxFuture<'_, Result<TxnOutcome, MetadataError>> {
+        Box::pin(async move {
+            self.process.running().await;
+            let what = describe(&txn);
+            // R2 is behind the recoverer once it is answered; every other one may also never leave.
+            let mut hit = None;
+            for point in points(self.role, &txn) {
+                hit = hit.or(self.crashes.pass(point).map(|side| (point, side)));
+            }
+            if let Some((point, Side::Before)) = hit
+                && point != CrashPoint(20)
+            {
+                self.die(point, Side::Before).await;
+            }
+            let outcome = self.store.txn(txn).await;
+            if let Some((point, _)) = hit {
+                self.die(point, Side::After).await;
+            }
+            self.process.running().await;
+            match &outcome {
+                Ok(TxnOutcome::Committed { .. }) => {}
+                Ok(TxnOutcome::Conflict { .. }) => {
+                    trace!(self.trace, "{} {what}: conflict", self.process.name());
+                }
+                Err(error) => trace!(self.trace, "{} {what}: {error}", self.process.name()),
+            }
+            outcome
+        })
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, MetadataError>> {
+        let what = format!("lists {}", request.prefix);
+        self.through(what, self.store.list(request))
+    }
+
+    fn watch(&self, prefix: &str, after: Revision) -> WatchStream {
+        self.store.watch(prefix, after)
+    }
+
+    fn grant_lease(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, MetadataError>> {
+        self.through("grants a lease".to_owned(), self.store.grant_lease(ttl))
+    }
+
+    fn renew_lease(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), MetadataError>> {
+        self.through("renews a lease".to_owned(), self.store.renew_lease(lease))
+    }
+
+    fn end_lease(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), MetadataError>> {
+        self.through("ends a lease".to_owned(), self.store.end_lease(lease))
+    }
+}

@@ -1,0 +1,225 @@
+//! Runs a suite over many seeds, on both cores, and keeps what a person needs when one fails.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::crash_point::{CrashPoint, Hits};
+use crate::report::report;
+
+/// Seeds of a usual run.
+const SEEDS: u64 = 500;
+/// Seeds of a long one (`HULSE_LONG=1`).
+const LONG_SEEDS: u64 = 10_000;
+/// Threads, each with a runtime of its own per seed.
+const THREADS: usize = 2;
+/// Failing seeds that are told before the suite gives up.
+const FAILURES_MAX: usize = 5;
+
+/// How one run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Fingerprint and length of the trace.
+    pub fingerprint: (u64, u64),
+    /// The end of the trace, for a person.
+    pub text: String,
+    /// What the oracles found; empty when all is well.
+    pub violations: Vec<String>,
+    /// Crash points hit.
+    pub hits: Hits,
+    /// Records or entries that were answered as stored.
+    pub stored: u64,
+}
+
+/// A suite: a name and what one seed does.
+#[derive(Clone, Copy)]
+pub struct Suite {
+    /// Its name; that of the test, too.
+    pub name: &'static str,
+    /// The kept seeds, one a line: `suite seed`.
+    pub kept: &'static str,
+    /// One run; `whole` keeps the whole trace.
+    pub run: fn(seed: u64, whole: bool) -> Run,
+}
+
+/// A paused, single-threaded runtime: time passes only when nothing else can happen.
+///
+/// # Panics
+/// If the system has no memory for it.
+pub fn runtime() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().start_paused(true);
+    builder
+        .build()
+        .expect("a runtime without I/O can always be made")
+}
+
+impl Suite {
+    /// Every kept seed and as many fresh ones as this run is to have, or only `HULSE_SEED`.
+    fn seeds(&self) -> Vec<u64> {
+        if let Some(seed) = chosen_seed() {
+            return vec![seed];
+        }
+        let kept = self.kept.lines().filter_map(|line| {
+            let (suite, seed) = line.split_once(' ')?;
+            (suite == self.name).then(|| seed.trim().parse().ok())?
+        });
+        let count = match std::env::var_os("HULSE_LONG") {
+            Some(_) => LONG_SEEDS,
+            None => SEEDS,
+        };
+        let all: BTreeSet<u64> = kept.chain(0..count).collect();
+        all.into_iter().collect()
+    }
+
+    /// Runs all seeds; `points` must each be hit at least once.
+    ///
+    /// # Panics
+    /// With the command line that replays the first failing seed.
+    pub fn run(&self, points: &[CrashPoint]) {
+        let seeds = self.seeds();
+        let next = AtomicUsize::new(0);
+        let (stored, lines) = (AtomicU64::new(0), AtomicU64::new(0));
+        let hits = Mutex::new(Hits::default());
+        let failures = Mutex::new(Vec::new());
+        let work = || {
+            while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match self.one(*seed) {
+                    Ok(run) => {
+                        stored.fetch_add(run.stored, Ordering::Relaxed);
+                        lines.fetch_add(run.fingerprint.1, Ordering::Relaxed);
+                        hits.lock()
+                            .expect("no panic under this lock")
+                            .add(&run.hits);
+                    }
+                    Err(words) => {
+                        let mut failures = failures.lock().expect("no panic under this lock");
+                        failures.push((*seed, words));
+                        if failures.len() >= FAILURES_MAX {
+                            next.store(seeds.len(), Ordering::Relaxed);
+                        }
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(work);
+            }
+        });
+        let failures = failures.into_inner().expect("no panic under this lock");
+        self.tell(&failures);
+        let hits = hits.into_inner().expect("no panic under this lock");
+        report(&format!("seeds {}: {}", self.name, seeds.len()));
+        report(&format!("stored {}: {}", self.name, stored.into_inner()));
+        for (point, count) in &hits.0 {
+            report(&format!("crash point {}: {count} hits", point.0));
+        }
+        println!("{}: {} trace lines", self.name, lines.into_inner());
+        if chosen_seed().is_none() {
+            let missed: Vec<u32> = points
+                .iter()
+                .filter(|point| !hits.0.contains_key(point))
+                .map(|p| p.0)
+                .collect();
+            assert!(
+                missed.is_empty(),
+                "{}: crash points never hit: {missed:?}",
+                self.name
+            );
+        }
+    }
+
+    fn tell(&self, failures: &[(u64, String)]) {
+        let Some((first, words)) = failures.first() else {
+            return;
+        };
+        let all: Vec<u64> = failures.iter().map(|(seed, _)| *seed).collect();
+        panic!(
+            "{name}: seeds {all:?} fail; keep them in tests/simulation/seeds.txt\n\
+             replay one: HULSE_SEED={first} cargo test --test simulation {name} -- --exact --nocapture\n{words}",
+            name = self.name,
+        );
+    }
+
+    fn one(&self, seed: u64) -> Result<Run, String> {
+        let whole = chosen_seed().is_some();
+        let run = catch_unwind(AssertUnwindSafe(|| (self.run)(seed, whole)));
+        let run = run.map_err(|panic| format!("seed {seed} panicked: {}", panic_words(&*panic)))?;
+        if chosen_seed().is_some() {
+            println!("{}", run.text);
+        }
+        if run.violations.is_empty() {
+            return Ok(run);
+        }
+        let end = match chosen_seed() {
+            Some(_) => "",
+            None => &run.text,
+        };
+        Err(format!(
+            "{end}\nseed {seed}:\n  {}",
+            run.violations.join("\n  ")
+        ))
+    }
+
+    /// The same seed twice gives the same trace, byte by byte.
+    ///
+    /// # Panics
+    /// With the first line that differs.
+    pub fn repeats(&self, seeds: u64) {
+        for seed in 0..seeds {
+            let (first, second) = ((self.run)(seed, true), (self.run)(seed, true));
+            let mut pairs = first.text.lines().zip(second.text.lines());
+            if let Some((one, two)) = pairs.find(|(one, two)| one != two) {
+                panic!("{}: seed {seed} differs\n  {one}\n  {two}", self.name);
+            }
+            assert_eq!(
+                first.fingerprint, second.fingerprint,
+                "{}: seed {seed}",
+                self.name
+            );
+            assert_eq!(first, second, "{}: seed {seed}", self.name);
+        }
+        report(&format!("seeds run twice {}: {seeds}", self.name));
+    }
+
+    /// Some seed of `0..budget` finds a violation; which, and the words.
+    ///
+    /// # Panics
+    /// When none does: the oracle, or the faults, are too weak.
+    pub fn finds(&self, budget: u64) -> (u64, String) {
+        for seed in 0..budget {
+            if let Err(words) = self.one(seed) {
+                let last = words.lines().last().unwrap_or_default().trim().to_owned();
+                report(&format!(
+                    "mutant {}: found by seed {seed}: {last}",
+                    self.name
+                ));
+                return (seed, words);
+            }
+        }
+        panic!(
+            "{}: {budget} seeds find nothing wrong with a mutant",
+            self.name
+        );
+    }
+}
+
+fn chosen_seed() -> Option<u64> {
+    let seed = std::env::var("HULSE_SEED").ok()?;
+    Some(seed.parse().expect("HULSE_SEED is a number"))
+}
+
+fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {
+    let words = panic.downcast_ref::<String>().cloned();
+    words
+        .or_else(|| {
+            panic
+                .downcast_ref::<&str>()
+                .map(|words| (*words).to_owned())
+        })
+        .unwrap_or_else(|| "without words".to_owned())
+}

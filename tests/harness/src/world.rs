@@ -1,0 +1,303 @@
+//! One simulated cell: bookies, network, metadata, clocks, chance and oracles, all from one seed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bookie_client::{ClientConfig, LedgerClient};
+use bookie_metadata::MetadataStore;
+use bookie_metadata::testing::{Call, Fate, FaultyStore, Late};
+use hulse_proto::bookie::{Address, ReadClass, ReadRequest};
+use hulse_proto::entry::EntryDigest;
+use hulse_proto::id::{CellId, EntryId, LedgerId, NodeName};
+use hulse_proto::ledger::{LedgerMetadata, LedgerState, Quorums};
+use rand::Rng;
+use rand_chacha::ChaCha12Rng;
+
+use crate::bookie::{BookieSetup, ClientSide, Lie, SimBookie};
+use crate::clock::SimClock;
+use crate::crash_point::CrashPlan;
+use crate::directory::SimDirectory;
+use crate::metadata::{ObservedStore, ProcessStore, Role};
+use crate::network::Network;
+use crate::process::Process;
+use crate::runner::Run;
+use crate::seed::Seeds;
+use crate::trace::Trace;
+use crate::violations::Violations;
+
+/// What a world is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct WorldSetup {
+    /// The seed.
+    pub seed: u64,
+    /// Keep the whole trace.
+    pub whole_trace: bool,
+    /// E, Qw, Qa.
+    pub quorums: Quorums,
+    /// How many bookies there are, at least E.
+    pub bookies: u32,
+    /// A mutant.
+    pub lie: Option<Lie>,
+}
+
+/// How bad metadata is, each rate from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MetadataRates {
+    /// Calls that fail at once.
+    pub unavailable: f64,
+    /// Transactions of unknown outcome.
+    pub unknown: f64,
+    /// Usual longest delay of an answer, ms.
+    pub delay_max_ms: u64,
+    /// Longest time until a late transaction lands, ms.
+    pub late_max_ms: u64,
+}
+
+/// A cell.
+pub struct World {
+    /// Root of chance.
+    pub seeds: Seeds,
+    /// What happened.
+    pub trace: Trace,
+    /// What is wrong.
+    pub violations: Violations,
+    /// The wall.
+    pub clock: Arc<SimClock>,
+    /// The network.
+    pub network: Network,
+    /// Crash points.
+    pub crashes: CrashPlan,
+    /// Metadata, as it is.
+    pub store: Arc<ObservedStore>,
+    /// Metadata, as it answers.
+    pub faults: FaultyStore<ObservedStore>,
+    /// All bookies.
+    pub bookies: Vec<Arc<SimBookie>>,
+    /// While set, no bookie is offered for new ledgers.
+    pub starved: Arc<AtomicBool>,
+    /// The cell.
+    pub cell: CellId,
+    quorums: Quorums,
+}
+
+impl World {
+    /// A world in which nothing goes wrong yet; its bookies are not started.
+    ///
+    /// # Panics
+    /// Outside a runtime.
+    pub fn new(setup: WorldSetup) -> Self {
+        let seeds = Seeds(setup.seed);
+        let trace = Trace::start(setup.whole_trace);
+        let violations = Violations::new(trace.clone());
+        let clock = Arc::new(SimClock::start());
+        let crashes = CrashPlan::new(seeds.stream("crashes"));
+        let store = Arc::new(ObservedStore::new(trace.clone(), violations.clone()));
+        let faults = FaultyStore::new(store.clone());
+        let cell = CellId(seeds.id("cell"));
+        let bookie_setup = BookieSetup {
+            cell,
+            seeds,
+            metadata: Arc::new(faults.clone()),
+            clock: clock.clone(),
+            crashes: crashes.clone(),
+            trace: trace.clone(),
+            violations: violations.clone(),
+            lie: setup.lie,
+        };
+        let bookies = (1..=setup.bookies).map(|number| {
+            let name = NodeName::new(&format!("k{number}")).expect("a short name is a name");
+            SimBookie::new(name, bookie_setup.clone())
+        });
+        Self {
+            network: Network::new(seeds.stream("network")),
+            bookies: bookies.collect(),
+            starved: Arc::default(),
+            quorums: setup.quorums,
+            seeds,
+            trace,
+            violations,
+            clock,
+            crashes,
+            store,
+            faults,
+            cell,
+        }
+    }
+
+    /// Starts every bookie.
+    pub async fn start_bookies(&self) {
+        for bookie in &self.bookies {
+            bookie.start().await;
+        }
+    }
+
+    /// Metadata as a process sees it.
+    pub fn metadata(&self, process: &Process) -> Arc<dyn MetadataStore> {
+        let role = Role::Client;
+        Arc::new(self.process_store(process, role, Arc::new(self.faults.clone())))
+    }
+
+    fn process_store(
+        &self,
+        process: &Process,
+        role: Role,
+        store: Arc<dyn MetadataStore>,
+    ) -> ProcessStore {
+        ProcessStore::new(
+            process.clone(),
+            role,
+            store,
+            self.crashes.clone(),
+            self.trace.clone(),
+        )
+    }
+
+    /// A ledger client inside a process.
+    pub fn client(&self, process: &Process) -> LedgerClient {
+        let client = ClientSide {
+            process: process.clone(),
+            network: self.network.clone(),
+            crashes: self.crashes.clone(),
+            ack_quorum: self.quorums.ack,
+            progress: Arc::default(),
+            trace: self.trace.clone(),
+        };
+        let directory = SimDirectory::new(client, self.bookies.clone(), self.starved.clone());
+        LedgerClient::new(
+            self.cell,
+            client_config(self.quorums),
+            self.metadata(process),
+            Arc::new(directory),
+            self.clock.clone(),
+            self.seeds.bytes(process.name()),
+        )
+    }
+
+    /// From now on metadata is as bad as this.
+    pub fn set_metadata_rates(&self, rates: MetadataRates) {
+        let mut rng = self.seeds.stream("metadata");
+        self.faults.choose(move |call| draw(&mut rng, rates, call));
+    }
+
+    /// Everything works from now on, and every bookie is up.
+    pub async fn heal(&self) {
+        self.trace.line(format_args!("the world heals"));
+        self.crashes.disarm();
+        self.network.heal();
+        self.faults.speak();
+        self.faults.choose(|_| Fate::Pass);
+        self.starved.store(false, Ordering::Relaxed);
+        // What still waits lands now, or is refused by its compares.
+        self.faults.land_all().await;
+        for bookie in &self.bookies {
+            bookie.disk().fail_syncs(0);
+            bookie.start().await;
+        }
+        while !self.bookies.iter().all(|bookie| bookie.is_up()) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Every entry of every closed ledger has at least Qa valid copies in its recorded ensemble.
+    pub fn check_copies(&self) {
+        for (number, metadata) in self.store.ledgers() {
+            if metadata.state == LedgerState::Closed {
+                self.check_ledger_copies(LedgerId(number), &metadata);
+            }
+        }
+    }
+
+    fn check_ledger_copies(&self, ledger: LedgerId, metadata: &LedgerMetadata) {
+        let end = metadata.closed.map_or(0, |closed| closed.end.0);
+        for entry in (0..end).map(EntryId) {
+            let digests = self.copies(ledger, metadata, entry);
+            let most = digests
+                .iter()
+                .map(|one| digests.iter().filter(|d| *d == one).count())
+                .max();
+            let enough = most.unwrap_or(0) >= metadata.quorums.ack as usize;
+            let same = digests.windows(2).all(|pair| pair[0] == pair[1]);
+            self.violations.check(enough && same, || {
+                format!("entry {entry} of closed ledger {ledger} has the copies {digests:?}")
+            });
+        }
+    }
+
+    /// Digests of the copies of an entry at the members that should have it.
+    fn copies(
+        &self,
+        ledger: LedgerId,
+        metadata: &LedgerMetadata,
+        entry: EntryId,
+    ) -> Vec<EntryDigest> {
+        let ensemble = &metadata.fragment_of(entry).ensemble;
+        let copies = ensemble.iter().filter_map(|member| {
+            let bookie = self
+                .bookies
+                .iter()
+                .find(|b| b.name() == member.bookie.as_str())?;
+            let to = Address {
+                cell: self.cell,
+                incarnation: member.incarnation,
+                ledger,
+            };
+            let read = ReadRequest {
+                to,
+                first: entry,
+                end: entry.next(),
+                max_bytes: u32::MAX,
+                class: ReadClass::CatchUp,
+            };
+            let found = bookie.look(&read).ok()?.into_iter().next()?.entry;
+            found.verify().ok()?;
+            Some(found.header().digest())
+        });
+        copies.collect()
+    }
+
+    /// The end of a run.
+    pub fn finish(&self, stored: u64) -> Run {
+        Run {
+            fingerprint: self.trace.fingerprint(),
+            text: self.trace.text(),
+            violations: self.violations.all(),
+            hits: self.crashes.hits(),
+            stored,
+        }
+    }
+}
+
+/// Times that fit a run of some virtual seconds.
+fn client_config(quorums: Quorums) -> ClientConfig {
+    let mut config = ClientConfig::new(quorums);
+    config.add_timeout = Duration::from_secs(6);
+    config.answer_timeout = Duration::from_millis(800);
+    config.read_timeout = Duration::from_millis(900);
+    config.recovery_deadline = Duration::from_secs(8);
+    config.metadata_deadline = Duration::from_secs(5);
+    config.recovery_read_ahead = 4;
+    config.late_time_max = Duration::from_millis(700);
+    config
+}
+
+fn draw(rng: &mut ChaCha12Rng, rates: MetadataRates, call: Call<'_>) -> Fate {
+    let delay = Duration::from_millis(rng.random_range(0..=rates.delay_max_ms));
+    let point: f64 = rng.random();
+    if point < rates.unavailable {
+        return Fate::Unavailable;
+    }
+    let unknown = point < rates.unavailable + rates.unknown;
+    if !unknown || !matches!(call, Call::Txn(_)) {
+        return Fate::Slow(delay);
+    }
+    match rng.random_range(0..4) {
+        0 => Fate::UnknownCommitted,
+        1 => Fate::UnknownNever,
+        2 => Fate::UnknownLater(Late::AfterReads(rng.random_range(1..4))),
+        _ => {
+            let late = rng.random_range(0..=rates.late_max_ms);
+            Fate::UnknownLater(Late::After(Duration::from_millis(late)))
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The simulation: one seed is one run of storage nodes, ledger clients and brokers, with everything going wrong that may.
+//!
+//! Each suite runs 500 seeds (10,000 with `HULSE_LONG=1`) and every seed of `seeds.txt`, where seeds are kept that ever failed.
+//! A failure prints the command that replays it. `ledger` is the ledger protocol alone, `partition` two brokers over it,
+//! `traces` and `scenarios` are histories worth keeping, `mutants` shows that the oracles see what they should, and `repeat`
+//! that a seed decides everything.
+
+mod ledger;
+
+use tests_harness::Suite;
+
+const SEEDS: &str = include_str!("seeds.txt");
+
+/// The suite of the ledger protocol.
+const LEDGER: Suite = Suite {
+    name: "no_confirmed_entry_is_lost",
+    kept: SEEDS,
+    run: ledger::run,
+};
+
+/// The crash points of storage.md §10 that this suite must have hit.
+const LEDGER_POINTS: [u32; 15] = [1, 2, 3, 4, 5, 8, 9, 13, 15, 17, 18, 20, 21, 22, 23];
+
+#[test]
+fn no_confirmed_entry_is_lost() {
+    LEDGER.run(&LEDGER_POINTS.map(tests_harness::CrashPoint));
+}
+
+#[test]
+fn same_seed_gives_the_same_trace() {
+    LEDGER.repeats(20);
+}
