@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hulse_proto::bookie::{
     AddRequest, Address, BookieError, FenceAnswer, FenceRequest, ReadRequest, RecoveryReadAnswer,
     RecoveryReadRequest, StoredEntry,
@@ -17,7 +16,7 @@ use rand_chacha::ChaCha12Rng;
 use uuid::Uuid;
 
 use crate::config::NodeConfig;
-use crate::core::{Answer, Effect, Event, NodeCore, Ticket, Verdict};
+use crate::core::{Answer, Effect, Event, Limits, NodeCore, NodeState, Ticket, Verdict};
 use crate::disk::{Disk, DiskLock};
 use crate::identity::{Boot, Identity, read_identity, write_boot, write_identity};
 use crate::log::driver::LogDriver;
@@ -134,6 +133,16 @@ impl StepNode {
     /// The core, to look at.
     pub fn core(&self) -> &NodeCore {
         &self.core
+    }
+
+    /// Puts the node into a state that only a long history would bring about. Before the first request.
+    pub fn set_state(&mut self, state: NodeState) {
+        let limits = Limits {
+            group_bytes_max: self.config.group_cap(),
+            queue_bytes_max: self.config.queue_cap(),
+        };
+        let identity = self.identity.of_disk();
+        self.core = NodeCore::new(identity, state, limits, self.driver.writer.room());
     }
 
     /// Lets time pass (for adds that expire).
@@ -370,55 +379,4 @@ fn format(config: &NodeConfig, disk: &dyn Disk, seed: u64) -> Result<Identity, S
     };
     write_identity(disk, &identity)?;
     Ok(identity)
-}
-
-/// A group's bytes through the decoder, as a fuzzer calls it: no panic, no allocation that the bytes do not pay for.
-pub fn fuzz_group(bytes: &[u8]) {
-    use crate::log::format::{BLOCK_BYTES, GroupHeader};
-    use crate::log::record::Records;
-    let offset = BLOCK_BYTES as u64;
-    if let Ok(header) = GroupHeader::decode(bytes, 0, offset)
-        && let Ok(area) = header.body(bytes)
-    {
-        Records::new(area).for_each(drop);
-    }
-    // And behind the checksum, which a mutator seldom passes.
-    Records::new(bytes).for_each(drop);
-}
-
-/// A log file's header through the decoder.
-pub fn fuzz_file_header(bytes: &[u8]) {
-    let _ = crate::log::format::FileHeader::decode(bytes);
-}
-
-/// A valid group of one fence and one entry, to begin a fuzzer's corpus with. Salt 0, at the first block.
-pub fn sample_group() -> Bytes {
-    use crate::log::format::{BLOCK_BYTES, LogPosition};
-    use crate::log::group::{GroupBuilder, Placement};
-    use hulse_proto::bookie::Origin;
-    use hulse_proto::entry::{EntryClass, NewEntry, Totals};
-    use hulse_proto::id::{EntryId, FenceToken, Offset};
-    let entry = NewEntry {
-        class: EntryClass::Data,
-        first_offset: Offset(0),
-        offset_span: 1,
-        record_count: 1,
-        envelope: Bytes::from_static(b"envelope"),
-        body: vec![Bytes::from_static(b"body")],
-    };
-    let entry = entry.seal(LedgerId(7), EntryId(0), Totals::default());
-    let mut group = GroupBuilder::new(Vec::new());
-    group.push(&crate::log::Record::Fence {
-        ledger: LedgerId(7),
-        token: FenceToken(1),
-    });
-    group.push_entry(&entry, Origin::Normal, EntryId(0));
-    let mut group = group.finish();
-    group.place(&Placement {
-        salt: 0,
-        sequence: 0,
-        offset: BLOCK_BYTES as u64,
-        synced: LogPosition::default(),
-    });
-    group.into_bytes()
 }

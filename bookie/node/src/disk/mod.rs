@@ -18,5 +18,7 @@ mod os;
 mod seam;
 
 pub use error::{DiskError, DiskErrorKind};
+#[cfg(any(test, feature = "testing"))]
+pub use memory::{DiskCounts, MemoryDisk, Survival};
 pub use os::OsDisk;
 pub use seam::{Disk, DiskFile, DiskLock};

@@ -1,1 +1,208 @@
-//! Under way.
+//! Storage.md §12, 12, and case ST-06 on files: damage is told from a torn tail, reported, and never served.
+
+use hulse_proto::bookie::{BookieError, RecoveryReadAnswer};
+use hulse_proto::entry::crc32c;
+use hulse_proto::id::LedgerId;
+use rand::{Rng, RngCore, SeedableRng};
+use rand_chacha::ChaCha12Rng;
+
+use super::support::*;
+use crate::disk::Disk;
+use crate::disk::memory::Survival;
+use crate::log::format::GroupHeader;
+use crate::log::{LimboKind, LogPosition};
+use crate::step::StepAnswer;
+
+/// Entries 0..n in groups of their own, each one block; the offsets of their groups begin behind header and seal.
+fn filled(entries: u64) -> (Rig, String) {
+    let mut rig = Rig::new(config());
+    rig.store(1, 0..entries, 100);
+    let name = log_files(&rig.disk)[0].clone();
+    (rig, name)
+}
+
+fn group_of(entry: u64) -> u64 {
+    (2 + entry) * 4096
+}
+
+#[test]
+fn damage_before_synced_end_is_limbo_and_never_a_torn_tail() {
+    for entry in 0..8 {
+        for at in [0, 20, 64, 100, 200] {
+            let (rig, name) = filled(10);
+            rig.disk.flip(&name, group_of(entry) + at, 3);
+            let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
+            assert_eq!(
+                rig.node.new_limbo(),
+                [LimboKind::Damage],
+                "entry {entry} at {at}"
+            );
+            assert_eq!(rig.node.damage().len(), 1);
+            assert_eq!(rig.node.damage()[0].first, group_of(entry));
+            assert_eq!(rig.node.damage()[0].end, group_of(entry + 1));
+            for other in (0..10).filter(|other| *other != entry) {
+                assert!(
+                    rig.has(1, other),
+                    "entry {other} behind the damage of {entry} is lost"
+                );
+            }
+            assert!(!rig.has(1, entry));
+            let answer = rig.recovery_read(1, 1, entry);
+            assert!(
+                matches!(
+                    answer,
+                    StepAnswer::RecoveryRead(Err(BookieError::Damaged { .. }))
+                ),
+                "negative from limbo: {answer:?}"
+            );
+            // Known damage is not new at the next start, and not forgotten.
+            let rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1), LedgerId(2)]);
+            assert!(rig.node.new_limbo().is_empty());
+            assert_eq!(rig.node.damage().len(), 1);
+            let state = &rig.node.core().state().ledgers[&LedgerId(1)];
+            assert_eq!(state.limbo(), Some(LimboKind::Damage));
+        }
+    }
+}
+
+#[test]
+fn damage_of_the_last_group_is_told_by_its_mark() {
+    let (mut rig, name) = filled(4);
+    rig.node.idle();
+    rig.disk.flip(&name, group_of(3) + 150, 0);
+    let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
+    assert_eq!(rig.node.new_limbo(), [LimboKind::Damage]);
+    assert!(rig.has(1, 2) && !rig.has(1, 3));
+}
+
+#[test]
+fn limbo_refuses_the_writer_and_lets_recovery_write() {
+    let (rig, name) = filled(5);
+    rig.disk.flip(&name, group_of(2) + 150, 0);
+    let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
+    let request = add(rig.to(1), entry(1, 5, 10));
+    let (_, output) = rig.node.add(request);
+    assert!(matches!(
+        rig.answer(output),
+        StepAnswer::Add(Err(BookieError::Limbo { .. }))
+    ));
+    assert!(matches!(rig.fence(1, 1), StepAnswer::Fence(Ok(_))));
+    let request = recovery_add(rig.to(1), entry(1, 2, 100), 1);
+    let (_, output) = rig.node.add(request);
+    assert!(matches!(rig.answer(output), StepAnswer::Add(Ok(()))));
+    assert!(rig.has(1, 2), "recovery filled the hole");
+    assert!(matches!(
+        rig.recovery_read(1, 1, 2),
+        StepAnswer::RecoveryRead(Ok(RecoveryReadAnswer::Positive(_)))
+    ));
+}
+
+#[test]
+fn read_of_damaged_entry_is_unknown_and_a_copy_heals_it() {
+    let (mut rig, name) = filled(5);
+    rig.disk.flip(&name, group_of(2) + 230, 0);
+    let request = read(rig.to(1), 2, 3);
+    assert!(matches!(
+        rig.node.read(&request),
+        Err(BookieError::Damaged { .. })
+    ));
+    let found = rig.node.read(&read(rig.to(1), 0, 5)).unwrap();
+    assert_eq!(found.len(), 2, "the run ends before the damage");
+    assert!(matches!(rig.fence(1, 1), StepAnswer::Fence(Ok(_))));
+    let request = recovery_add(rig.to(1), entry(1, 2, 100), 1);
+    let (_, output) = rig.node.add(request);
+    assert!(matches!(rig.answer(output), StepAnswer::Add(Ok(()))));
+    assert!(rig.has(1, 2));
+}
+
+/// ST-06 step 2: the last file is cut anywhere.
+#[test]
+fn cut_log_file_starts_and_serves_what_is_left() {
+    let mut rng = ChaCha12Rng::seed_from_u64(6);
+    for _ in 0..64 {
+        let (rig, name) = filled(20);
+        let cut = rng.random_range(0..group_of(20));
+        rig.disk.cut(&name, cut);
+        let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
+        for number in 0..20 {
+            // An entry's record ends well inside its block, so the cut may fall into the padding.
+            let used = group_of(number) + 64 + 28 + 76 + 28 + 100;
+            assert_eq!(
+                rig.has(1, number),
+                used <= cut,
+                "entry {number}, cut at {cut}"
+            );
+        }
+        rig.store(2, 0..3, 50);
+        let mut rig = rig.reopen(config(), Survival::Nothing, &[]);
+        assert!((0..3).all(|number| rig.has(2, number)));
+    }
+}
+
+/// ST-06 step 2: zeros, noise, and headers of absurd length behind the last group.
+#[test]
+fn junk_behind_the_last_group_is_never_served() {
+    let mut rng = ChaCha12Rng::seed_from_u64(7);
+    let mut noise = vec![0; 512];
+    rng.fill_bytes(&mut noise);
+    let mut header = |body_bytes: u32| {
+        let header = GroupHeader {
+            sequence: 11,
+            offset: group_of(10),
+            body_bytes,
+            records: 1,
+            synced: LogPosition {
+                file: 0,
+                offset: group_of(10),
+            },
+            body_crc: crc32c(&[]),
+        };
+        header.encode(rng.next_u64()).to_vec()
+    };
+    let huge = [
+        vec![0; 512],
+        noise,
+        header(u32::MAX),
+        header(i32::MIN as u32),
+        header(8 << 20),
+    ];
+    for (case, junk) in huge.iter().enumerate() {
+        let (rig, name) = filled(10);
+        rig.disk.overwrite(&name, group_of(10), junk);
+        let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
+        assert!(rig.node.damage().is_empty(), "case {case}");
+        rig.check();
+        let held = rig.node.core().state().ledgers[&LedgerId(1)].entries.len();
+        assert_eq!(held, 10, "case {case}: junk was adopted");
+    }
+}
+
+#[test]
+fn lost_middle_file_is_damage() {
+    let mut rig = Rig::new(config());
+    rig.store(1, 0..40, 100_000);
+    let names = log_files(&rig.disk);
+    assert!(names.len() > 4, "{names:?}");
+    rig.disk.remove(&names[1]).unwrap();
+    rig.disk.sync_dir().unwrap();
+    let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
+    assert_eq!(rig.node.new_limbo(), [LimboKind::Damage]);
+    let held: Vec<u64> = (0..40).filter(|number| rig.has(1, *number)).collect();
+    assert!(held.contains(&0) && held.contains(&39), "{held:?}");
+    assert!(held.len() > 20 && held.len() < 40, "{held:?}");
+}
+
+#[test]
+fn damaged_file_header_is_damage_and_later_files_count() {
+    let mut rig = Rig::new(config());
+    rig.store(1, 0..40, 100_000);
+    let names = log_files(&rig.disk);
+    rig.disk.flip(&names[1], 80, 1);
+    let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
+    assert_eq!(rig.node.new_limbo(), [LimboKind::Damage]);
+    assert!(rig.has(1, 0) && rig.has(1, 39));
+    rig.store(2, 0..3, 50);
+    let mut rig = rig.reopen(config(), Survival::Nothing, &[]);
+    assert!(rig.has(2, 2), "files behind known damage count");
+    assert!(rig.node.new_limbo().is_empty());
+}

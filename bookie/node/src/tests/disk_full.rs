@@ -1,1 +1,103 @@
-//! Under way.
+//! Storage.md E1, E4, E5: a full disk refuses data and nothing else, heals, and does not keep the node from starting.
+
+use hulse_proto::bookie::BookieError;
+use hulse_proto::entry::EntryClass;
+
+use super::support::*;
+use crate::NodeConfig;
+use crate::disk::memory::{MemoryDisk, Survival};
+use crate::step::StepAnswer;
+
+fn small() -> NodeConfig {
+    NodeConfig {
+        file_bytes: 256 << 10,
+        queue_bytes_max: 64 << 10,
+        ..config()
+    }
+}
+
+fn submit(rig: &mut Rig, class: EntryClass, number: u64) -> Result<(), BookieError> {
+    let (_, output) = {
+        let request = add(rig.to(1), entry_of(class, 1, number, 8000));
+        rig.node.add(request)
+    };
+    match rig.answer(output) {
+        StepAnswer::Add(result) => result,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Adds until data is refused; the next number.
+fn fill(rig: &mut Rig) -> u64 {
+    for number in 1..1000 {
+        match submit(rig, EntryClass::Data, number) {
+            Ok(()) => {}
+            Err(BookieError::ReadOnly { .. }) => return number,
+            Err(error) => panic!("{error}"),
+        }
+        rig.node.idle();
+    }
+    panic!("the disk never filled");
+}
+
+#[test]
+fn full_disk_refuses_data_and_heals() {
+    let disk = MemoryDisk::default();
+    disk.set_capacity(Some(900 << 10));
+    let mut rig = Rig::on(disk, small(), &[]);
+    rig.store(1, 0..1, 10);
+    let next = fill(&mut rig);
+    assert!(rig.node.core().failed().is_none());
+    submit(&mut rig, EntryClass::Meta, next).unwrap();
+    submit(&mut rig, EntryClass::Control, next + 1).unwrap();
+    assert!(matches!(rig.fence(2, 1), StepAnswer::Fence(Ok(_))));
+    assert!(matches!(rig.delete(3), StepAnswer::Delete(Ok(()))));
+    rig.disk.set_capacity(None);
+    rig.node.idle();
+    submit(&mut rig, EntryClass::Data, next + 2).unwrap();
+    rig.check();
+}
+
+#[test]
+fn full_disk_to_the_last_byte_fails_nothing() {
+    let disk = MemoryDisk::default();
+    disk.set_capacity(Some(900 << 10));
+    let mut rig = Rig::on(disk, small(), &[]);
+    rig.store(1, 0..1, 10);
+    let next = fill(&mut rig);
+    let mut number = next;
+    let error = loop {
+        match submit(&mut rig, EntryClass::Meta, number) {
+            Ok(()) => number += 1,
+            Err(error) => break error,
+        }
+        rig.node.idle();
+    };
+    assert!(matches!(error, BookieError::ReadOnly { .. }), "{error}");
+    assert!(
+        rig.node.core().failed().is_none(),
+        "running full is no failure of the log"
+    );
+    // Starting on the full disk works, serves, and takes a fence.
+    let mut rig = rig.reopen(small(), Survival::Nothing, &[]);
+    rig.check();
+    assert!(matches!(rig.fence(1, 1), StepAnswer::Fence(Ok(_))));
+    let mut rig = rig.reopen(small(), Survival::Nothing, &[]);
+    rig.check();
+}
+
+#[test]
+fn error_inside_a_log_file_is_final() {
+    let mut rig = Rig::new(small());
+    rig.store(1, 0..3, 10);
+    rig.disk.set_read_only(true);
+    let error = submit(&mut rig, EntryClass::Data, 3).unwrap_err();
+    assert!(matches!(error, BookieError::Failed { .. }));
+    rig.disk.set_read_only(false);
+    assert!(matches!(
+        submit(&mut rig, EntryClass::Data, 3),
+        Err(BookieError::Failed { .. })
+    ));
+    let mut rig = rig.reopen(small(), Survival::Nothing, &[]);
+    rig.check();
+}

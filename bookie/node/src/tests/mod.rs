@@ -3,6 +3,7 @@
 mod corruption;
 mod crash_points;
 mod disk_full;
+mod disks;
 mod fences;
 mod formats;
 mod identity;

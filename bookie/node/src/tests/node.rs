@@ -11,7 +11,7 @@ use hulse_proto::ledger::LedgerState;
 use super::support::*;
 use crate::disk::OsDisk;
 use crate::disk::memory::MemoryDisk;
-use crate::{BookieNode, StartError};
+use crate::{BookieNode, NodeConfig, StartError};
 
 fn address(node: &BookieNode, ledger: u64) -> Address {
     Address {
@@ -26,7 +26,12 @@ async fn node_on_files_keeps_what_it_confirmed() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(MapStore::default());
     let disk = Arc::new(OsDisk::open(dir.path()).unwrap());
-    let node = BookieNode::start(config(), seams(disk, store.clone(), 1))
+    let roomy = NodeConfig {
+        file_bytes: 4 << 20,
+        queue_bytes_max: 4 << 20,
+        ..config()
+    };
+    let node = BookieNode::start(roomy, seams(disk, store.clone(), 1))
         .await
         .unwrap();
     let to = address(&node, 7);

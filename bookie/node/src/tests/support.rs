@@ -1,6 +1,6 @@
 //! Entries, configurations, a metadata store of one map, and a step-wise node that remembers what it confirmed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +9,10 @@ use bookie_metadata::{
     Txn, TxnOutcome, Versioned, WatchStream,
 };
 use bytes::Bytes;
-use hulse_proto::bookie::{AddRequest, Address, Origin, ReadClass, ReadRequest};
+use hulse_proto::bookie::{
+    AddRequest, Address, BookieError, FenceRequest, Origin, ReadClass, ReadRequest,
+    RecoveryReadRequest,
+};
 use hulse_proto::entry::{Entry, EntryClass, EntryKind, Envelope, NewEntry, Totals};
 use hulse_proto::id::{
     CellId, EntryId, FenceToken, LedgerId, NodeName, Offset, OwnerEpoch, PartitionId, TopicId,
@@ -23,7 +26,10 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 use uuid::Uuid;
 
+use crate::core::{Ticket, Verdict};
 use crate::disk::Disk;
+use crate::disk::memory::{MemoryDisk, Survival};
+use crate::step::{StepAnswer, StepNode, StepOutput};
 use crate::{NodeConfig, NodeMetrics, NodeSeams, Threads};
 
 pub const CELL: CellId = CellId(Uuid::from_u128(0xce11));
@@ -292,4 +298,151 @@ impl MetadataStore for MapStore {
     fn end_lease(&self, _lease: LeaseId) -> BoxFuture<'_, Result<(), MetadataError>> {
         Box::pin(std::future::ready(Ok(())))
     }
+}
+
+/// A step-wise node over memory, with what it confirmed.
+pub struct Rig {
+    pub disk: MemoryDisk,
+    pub node: StepNode,
+    pub confirmed: BTreeSet<(u64, u64)>,
+    bodies: BTreeMap<(u64, u64), usize>,
+    tickets: BTreeMap<Ticket, (u64, u64)>,
+}
+
+impl Rig {
+    pub fn new(config: NodeConfig) -> Self {
+        Self::on(MemoryDisk::default(), config, &[])
+    }
+
+    pub fn on(disk: MemoryDisk, config: NodeConfig, scope: &[LedgerId]) -> Self {
+        let node = StepNode::open(config, Arc::new(disk.clone()), 1, scope).unwrap();
+        Self {
+            disk,
+            node,
+            confirmed: BTreeSet::new(),
+            bodies: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+        }
+    }
+
+    /// The same disk after a crash, in another boot.
+    pub fn reopen(self, config: NodeConfig, survival: Survival<'_>, scope: &[LedgerId]) -> Self {
+        drop(self.node);
+        self.disk.crash(survival);
+        let node = StepNode::open(config, Arc::new(self.disk.clone()), 1, scope).unwrap();
+        Self {
+            node,
+            tickets: BTreeMap::new(),
+            ..self
+        }
+    }
+
+    pub fn to(&self, ledger: u64) -> Address {
+        self.node.address(LedgerId(ledger))
+    }
+
+    /// Submits an add of the writer; metadata says OPEN at once.
+    pub fn add(&mut self, ledger: u64, number: u64, body_bytes: usize) -> Ticket {
+        self.bodies.insert((ledger, number), body_bytes);
+        let request = add(self.to(ledger), entry(ledger, number, body_bytes));
+        let (ticket, output) = self.node.add(request);
+        self.tickets.insert(ticket, (ledger, number));
+        let verify = output.verify.clone();
+        self.take(output);
+        for ledger in verify {
+            let output = self.node.verified(ledger, Verdict::Open);
+            self.take(output);
+        }
+        ticket
+    }
+
+    /// Remembers confirmed adds; gives the other answers.
+    pub fn take(&mut self, output: StepOutput) -> Vec<(Ticket, StepAnswer)> {
+        let mut others = Vec::new();
+        for (ticket, answer) in output.answers {
+            match (self.tickets.get(&ticket), answer) {
+                (Some(key), StepAnswer::Add(Ok(()))) => drop(self.confirmed.insert(*key)),
+                (_, answer) => others.push((ticket, answer)),
+            }
+        }
+        others
+    }
+
+    pub fn settle(&mut self) -> Vec<(Ticket, StepAnswer)> {
+        let output = self.node.settle();
+        self.take(output)
+    }
+
+    /// Adds and stores.
+    pub fn store(&mut self, ledger: u64, numbers: std::ops::Range<u64>, body_bytes: usize) {
+        for number in numbers {
+            self.add(ledger, number, body_bytes);
+            assert!(self.settle().is_empty());
+        }
+    }
+
+    /// True when the entry can be read; then it is right.
+    pub fn has(&mut self, ledger: u64, number: u64) -> bool {
+        let request = read(self.to(ledger), number, number + 1);
+        match self.node.read(&request) {
+            Ok(found) => {
+                let right = entry(ledger, number, self.bodies[&(ledger, number)]);
+                assert_eq!(found[0].entry.header(), right.header());
+                assert_eq!(found[0].entry.body(), right.body());
+                true
+            }
+            Err(BookieError::NotHere { .. } | BookieError::Damaged { .. }) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Everything confirmed is there.
+    pub fn check(&mut self) {
+        for (ledger, number) in self.confirmed.clone() {
+            assert!(
+                self.has(ledger, number),
+                "confirmed entry {number} of ledger {ledger} is lost"
+            );
+        }
+    }
+
+    pub fn fence(&mut self, ledger: u64, token: u64) -> StepAnswer {
+        let to = self.to(ledger);
+        let (_, output) = self.node.fence(FenceRequest {
+            to,
+            token: FenceToken(token),
+        });
+        self.answer(output)
+    }
+
+    pub fn recovery_read(&mut self, ledger: u64, token: u64, entry: u64) -> StepAnswer {
+        let to = self.to(ledger);
+        let (token, entry) = (FenceToken(token), EntryId(entry));
+        let (_, output) = self
+            .node
+            .recovery_read(RecoveryReadRequest { to, token, entry });
+        self.answer(output)
+    }
+
+    pub fn delete(&mut self, ledger: u64) -> StepAnswer {
+        let (_, output) = self.node.delete(self.to(ledger));
+        self.answer(output)
+    }
+
+    /// The one answer that comes of a request, after the log has done its work.
+    pub fn answer(&mut self, output: StepOutput) -> StepAnswer {
+        let mut answers = self.take(output);
+        answers.extend(self.settle());
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        answers.remove(0).1
+    }
+}
+
+/// The newest log file with groups in it, and its name.
+pub fn log_files(disk: &MemoryDisk) -> Vec<String> {
+    let names = disk.list().unwrap();
+    names
+        .into_iter()
+        .filter(|name| name.ends_with(".log"))
+        .collect()
 }

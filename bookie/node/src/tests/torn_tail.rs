@@ -1,1 +1,193 @@
-//! Under way.
+//! Storage.md §12, 11: whatever subset of the unsynced tail survives, what was confirmed is there and no junk is adopted.
+
+use std::time::Duration;
+
+use hulse_proto::bookie::RecoveryReadAnswer;
+use hulse_proto::id::LedgerId;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha12Rng;
+
+use super::support::*;
+use crate::disk::Disk;
+use crate::disk::memory::Survival;
+use crate::log::LimboKind;
+use crate::step::StepAnswer;
+use crate::{NodeConfig, SyncMode};
+
+/// Three confirmed entries and a group of two that was written and not synced.
+fn torn(bodies: usize) -> Rig {
+    let mut rig = Rig::new(config());
+    rig.store(1, 0..3, 100);
+    rig.node.idle();
+    rig.add(1, 3, bodies);
+    rig.add(1, 4, bodies);
+    let output = rig.node.write_group();
+    assert!(
+        output.answers.is_empty(),
+        "nothing is confirmed before the sync"
+    );
+    rig
+}
+
+/// Judges a restart: the group is there as a whole or not at all, and a second restart sees the same.
+fn judge(mut rig: Rig, case: &str) -> bool {
+    assert!(
+        rig.node.damage().is_empty(),
+        "{case}: a torn tail is no damage"
+    );
+    rig.check();
+    let (three, four) = (rig.has(1, 3), rig.has(1, 4));
+    assert_eq!(three, four, "{case}: half a group was adopted");
+    rig.store(1, 5..6, 10);
+    let mut rig = rig.reopen(config(), Survival::Nothing, &[]);
+    assert!(
+        rig.node.damage().is_empty(),
+        "{case}: the second start sees damage"
+    );
+    rig.check();
+    assert_eq!(
+        (rig.has(1, 3), rig.has(1, 4)),
+        (three, four),
+        "{case}: the decision changed"
+    );
+    three
+}
+
+/// One crash; true when the group was adopted, which is right exactly if every byte that is not zero survived.
+fn run(case: &str, choose: &dyn Fn(u64) -> bool) -> bool {
+    let rig = torn(60);
+    let name = log_files(&rig.disk)[0].clone();
+    let (first, bytes) = rig.disk.unsynced(&name)[0];
+    let written = rig.disk.open(&name).unwrap().read_at(first, bytes).unwrap();
+    let whole = (0..)
+        .zip(&written)
+        .all(|(at, byte)| *byte == 0 || choose(at));
+    let survives = |of: &str, at: u64| of != name || choose(at - first);
+    let adopted = judge(rig.reopen(config(), Survival::Chosen(&survives), &[]), case);
+    assert_eq!(adopted, whole, "{case}");
+    adopted
+}
+
+#[test]
+fn torn_tail_of_any_sectors_loses_nothing_confirmed() {
+    let masks = 0..256_u32;
+    let run = |mask: &u32| {
+        run(&format!("sectors {mask:08b}"), &|at| {
+            mask >> (at / 512) & 1 == 1
+        })
+    };
+    let adopted = masks.filter(run).count();
+    assert_eq!(adopted, 128, "the records lie in the first sector");
+    println!("torn tail: 256 sector subsets, {adopted} whole");
+}
+
+#[test]
+fn torn_tail_at_any_byte_loses_nothing_confirmed() {
+    let used = 64 + 2 * (28 + 76 + 28 + 60);
+    let mut adopted = 0;
+    for at in 0..used {
+        adopted += u32::from(run(&format!("byte {at} lost"), &|byte| byte != at));
+        adopted += u32::from(run(&format!("prefix {at}"), &|byte| byte < at));
+        adopted += u32::from(run(&format!("suffix {at}"), &|byte| byte >= at));
+    }
+    println!("torn tail: {} byte subsets, {adopted} whole", 3 * used);
+}
+
+#[test]
+fn torn_tail_of_many_shapes_loses_nothing_confirmed() {
+    for seed in 0..150 {
+        let mut rng = ChaCha12Rng::seed_from_u64(seed);
+        let mut rig = Rig::new(NodeConfig {
+            file_bytes: 256 << 10,
+            ..config()
+        });
+        let mut number = 0;
+        for _ in 0..rng.random_range(1..12) {
+            for _ in 0..rng.random_range(1..4) {
+                rig.add(1, number, rng.random_range(0..30_000));
+                number += 1;
+            }
+            rig.settle();
+        }
+        let confirmed = number;
+        for _ in 0..rng.random_range(1..6) {
+            rig.add(1, number, rng.random_range(0..20_000));
+            number += 1;
+        }
+        rig.node.write_group();
+        let mut rig = rig.reopen(config(), Survival::Random(&mut rng), &[]);
+        assert!(rig.node.damage().is_empty(), "seed {seed}");
+        rig.check();
+        let there = (confirmed..number)
+            .filter(|number| rig.has(1, *number))
+            .count() as u64;
+        assert!(
+            there == 0 || there == number - confirmed,
+            "seed {seed}: part of a group"
+        );
+    }
+}
+
+/// Without sync many groups are unsynced at once: what is adopted is a prefix, and the loss is not silent.
+#[test]
+fn unsynced_mode_after_power_loss_keeps_a_prefix_and_starts_in_limbo() {
+    let mut with_loss = 0;
+    for seed in 0..150 {
+        let mut rng = ChaCha12Rng::seed_from_u64(seed);
+        let off = |kernel: &str| NodeConfig {
+            sync: if seed % 2 == 0 {
+                SyncMode::Off
+            } else {
+                SyncMode::Interval(Duration::from_secs(1))
+            },
+            kernel_boot_id: kernel.to_owned(),
+            file_bytes: 128 << 10,
+            queue_bytes_max: 60 << 10,
+            ..config()
+        };
+        let mut rig = Rig::new(off("a"));
+        for number in 0..20 {
+            rig.add(1, number, rng.random_range(0..20_000));
+            rig.settle();
+            if seed % 2 == 1 && rng.random_range(0..5) == 0 {
+                rig.node.sync_now();
+            }
+        }
+        assert_eq!(rig.confirmed.len(), 20, "written counts as stored");
+        let scope = [LedgerId(1)];
+        let mut rig = rig.reopen(off("b"), Survival::Random(&mut rng), &scope);
+        assert_eq!(rig.node.new_limbo(), [LimboKind::Unsynced], "seed {seed}");
+        assert!(rig.node.damage().is_empty(), "seed {seed}");
+        let there: Vec<bool> = (0..20).map(|number| rig.has(1, number)).collect();
+        assert!(
+            there.is_sorted_by(|a, b| a >= b),
+            "seed {seed}: {there:?} is no prefix"
+        );
+        with_loss += u32::from(there.contains(&false));
+        let answer = rig.recovery_read(1, 1, 20);
+        assert!(
+            matches!(
+                answer,
+                StepAnswer::RecoveryRead(Ok(RecoveryReadAnswer::Negative {
+                    unsynced_limbo: true
+                }))
+            ),
+            "{answer:?}"
+        );
+    }
+    assert!(with_loss > 20, "only {with_loss} runs lost anything");
+}
+
+#[test]
+fn unsynced_mode_after_kill_keeps_everything() {
+    let off = NodeConfig {
+        sync: SyncMode::Off,
+        kernel_boot_id: "a".to_owned(),
+        ..config()
+    };
+    let mut rig = Rig::new(off.clone());
+    rig.store(1, 0..10, 5000);
+    let mut rig = rig.reopen(off, Survival::Everything, &[LedgerId(1)]);
+    assert!(rig.node.new_limbo().is_empty());
+    rig.check();
+}
