@@ -161,12 +161,7 @@ impl<P: Payload> LaneCore<P> {
             Event::Nacked { seq, fault } => self.nacked(seq, fault, &mut effects),
             Event::RetryDue => self.retry(&mut effects),
             Event::Tick(now) => self.expire(now, &mut effects),
-            Event::Restart(cause) => {
-                self.settle_all(&cause, &mut effects);
-                self.link_lost();
-                self.fresh = true;
-                self.next_sequence = 0;
-            }
+            Event::Restart(cause) => self.restart(&cause, &mut effects),
         }
         effects
     }
@@ -321,6 +316,19 @@ impl<P: Payload> LaneCore<P> {
             });
         }
         self.phase = Phase::Down;
+    }
+
+    fn restart(&mut self, cause: &Cause, effects: &mut Effects<P>) {
+        let risky = self.window.iter().any(Slot::possibly_written);
+        self.settle_all(cause, effects);
+        self.link_lost();
+        if risky {
+            // A late copy must not come between what follows.
+            self.next_epoch(effects);
+        } else {
+            self.fresh = true;
+            self.next_sequence = 0;
+        }
     }
 
     fn retry(&mut self, effects: &mut Effects<P>) {

@@ -11,12 +11,12 @@
 
 mod batch;
 mod core;
-#[cfg(test)]
-mod core_tests;
 mod event;
 mod link;
 mod requests;
 mod task;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use event::{Cause, Failure, Room, Stored};
 pub(crate) use task::LaneTask;

@@ -142,12 +142,12 @@ impl Fetch {
                 .map_err(drop)?;
         }
         tokio::time::sleep(wait).await;
-        if let Err(error) = self.source.topic.refresh().await {
-            if !error.is_retryable() {
-                let _ = self.to_reader.send(Fetched::Failed(error)).await;
-                let _ = self.to_reader.send(Fetched::Finished).await;
-                return Err(());
-            }
+        if let Err(error) = self.source.topic.refresh().await
+            && !error.is_retryable()
+        {
+            let _ = self.to_reader.send(Fetched::Failed(error)).await;
+            let _ = self.to_reader.send(Fetched::Finished).await;
+            return Err(());
         }
         Ok(())
     }

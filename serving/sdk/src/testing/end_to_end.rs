@@ -1,6 +1,8 @@
 //! Producer and reader against the broker in memory, over real sockets.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hulse_proto::batch::{BatchBuilder, ProducerStamp, RecordRef};
@@ -8,7 +10,8 @@ use tokio::time::timeout;
 
 use super::{Faults, Server};
 use crate::{
-    Acks, Client, Compression, ErrorKind, Offset, Producer, ReadRecord, Reason, Record, Start,
+    Acks, Client, Compression, Connect, Connecting, ErrorKind, Offset, Producer, ReadRecord,
+    Reason, Record, Start, TcpConnect,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -453,4 +456,40 @@ async fn client_finds_a_broker_that_answers_and_names_one_that_does_not() {
     let error = builder.build().unwrap().ping().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(!error.possibly_written(), "{error}");
+}
+
+/// A connector of the user's: counts, then dials TCP.
+#[derive(Clone, Default)]
+struct Counting(Arc<AtomicUsize>);
+
+impl Connect for Counting {
+    fn connect(&self, authority: &str) -> Connecting {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        TcpConnect.connect(authority)
+    }
+}
+
+#[tokio::test]
+async fn control_produce_and_each_reader_have_connections_of_their_own() {
+    let server = Server::start(1, 2).await;
+    let dials = Counting::default();
+    let client = Client::builder(server.address())
+        .connector(dials.clone())
+        .build()
+        .unwrap();
+    let count = || dials.0.load(Ordering::Relaxed);
+    assert_eq!(count(), 0);
+    let producers = [client.producer("t"), client.producer("u")];
+    for producer in producers {
+        let producer = producer.build().await.unwrap();
+        for ticket in send(&producer, 100).await {
+            ticket.await.unwrap();
+        }
+        producer.close().await.unwrap();
+    }
+    assert_eq!(count(), 2);
+    for readers in 1..3 {
+        assert_eq!(read_all(&client, "t").await.len(), 100);
+        assert_eq!(count(), 2 + readers);
+    }
 }
