@@ -115,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn end_that_is_split_between_two_reads_is_found() {
-        let halves = AsyncReadExt::chain(&b"ab;"[..], &b";cd"[..]);
+        let halves = tokio::io::AsyncReadExt::chain(&b"ab;"[..], &b";cd"[..]);
         let mut records = Records::new(halves, "test", b";;");
         assert_eq!(records.next().await.unwrap().unwrap(), "ab");
         assert_eq!(records.next().await.unwrap().unwrap(), "cd");

@@ -5,6 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use hulse_sdk::Client;
+use tokio::runtime::Builder;
 
 use crate::arguments::Globals;
 use crate::failure::{Code, Failure, Stop};
@@ -69,11 +70,7 @@ impl Session<'_> {
 /// # Errors
 /// The command's.
 pub(crate) fn run(command: impl Future<Output = Result<(), Stop>>) -> Result<(), Stop> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let result = runtime.map_err(no_runtime)?.block_on(command);
-    result
+    run_on(Builder::new_current_thread(), command)
 }
 
 /// Runs a command with a worker per processor, for measurements.
@@ -81,10 +78,14 @@ pub(crate) fn run(command: impl Future<Output = Result<(), Stop>>) -> Result<(),
 /// # Errors
 /// The command's.
 pub(crate) fn run_wide(command: impl Future<Output = Result<(), Stop>>) -> Result<(), Stop> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(no_runtime)?;
+    run_on(Builder::new_multi_thread(), command)
+}
+
+fn run_on(
+    mut builder: Builder,
+    command: impl Future<Output = Result<(), Stop>>,
+) -> Result<(), Stop> {
+    let runtime = builder.enable_all().build().map_err(no_runtime)?;
     let result = runtime.block_on(command);
     // A thread that waits for standard input must not keep the process.
     runtime.shutdown_background();
