@@ -64,6 +64,8 @@ pub struct Proposal {
     txn: Txn,
     unknown: bool,
     answered: Option<MetadataError>,
+    #[cfg(any(test, feature = "testing"))]
+    mutant: Option<crate::testing::Mutant>,
 }
 
 impl Proposal {
@@ -95,6 +97,8 @@ impl Proposal {
             txn,
             unknown: false,
             answered: None,
+            #[cfg(any(test, feature = "testing"))]
+            mutant: None,
         }
     }
 
@@ -208,15 +212,18 @@ impl Proposal {
             })
     }
 
-    #[cfg(not(test))]
-    fn concludes_from_old_version(&self) -> bool {
-        false
+    /// Switches a rule off.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn mutate(&mut self, mutant: Option<crate::testing::Mutant>) {
+        self.mutant = mutant;
     }
 
-    /// The mutant of storage.md §11: "a read of the old version ends a proposal".
-    #[cfg(test)]
     fn concludes_from_old_version(&self) -> bool {
-        super::tests::MUTANT.with(std::cell::Cell::get)
+        #[cfg(any(test, feature = "testing"))]
+        if self.mutant == Some(crate::testing::Mutant::OldVersionEndsProposal) {
+            return true;
+        }
+        false
     }
 }
 

@@ -5,7 +5,7 @@ use hulse_proto::ledger::{ClosedTotals, Degraded, LedgerMetadata, LedgerState, l
 
 use super::core::{Phase, RecoveryCore, push_step};
 use super::event::RecoveryEffect;
-use crate::metadata::{NonceField, Proposal};
+use crate::metadata::{NonceField, Proposal, ProposalStep};
 
 impl RecoveryCore {
     pub(super) fn close(&mut self, effects: &mut Vec<RecoveryEffect>) {
@@ -33,8 +33,27 @@ impl RecoveryCore {
             NonceField::Recovery,
             self.config.part.clone(),
         );
-        push_step(proposal.start(), effects);
+        push_step(self.first_step(&proposal), effects);
         self.phase = Phase::Closing(Box::new(proposal));
+    }
+
+    #[cfg(not(any(test, feature = "testing")))]
+    fn first_step(&self, proposal: &Proposal) -> ProposalStep {
+        proposal.start()
+    }
+
+    /// The close, or by mutation one that overwrites whatever stands there.
+    #[cfg(any(test, feature = "testing"))]
+    fn first_step(&self, proposal: &Proposal) -> ProposalStep {
+        match proposal.start() {
+            ProposalStep::Send(mut txn)
+                if self.config.mutant == Some(crate::testing::Mutant::CloseWithoutVersion) =>
+            {
+                txn.compares.clear();
+                ProposalStep::Send(txn)
+            }
+            step => step,
+        }
     }
 
     /// Totals from the last entry's header: bytes and digest are cumulative.

@@ -109,6 +109,7 @@ impl RecoveryCore {
         effects: &mut Vec<RecoveryEffect>,
     ) {
         let (pace, ledger) = (self.pace(), self.config.ledger);
+        let careless = self.unknown_is_negative();
         let Some(Some(asked)) = self
             .reads
             .get_mut(&entry)
@@ -124,6 +125,7 @@ impl RecoveryCore {
             Ok(RecoveryReadAnswer::Negative {
                 unsynced_limbo: true,
             }) => Ok(Promise::UnsyncedNegative),
+            Err(_) if careless => Ok(Promise::Negative),
             Err(error) => Err(error),
         };
         match promise {
@@ -133,6 +135,14 @@ impl RecoveryCore {
                 self.stale(&error, effects);
             }
         }
+    }
+
+    fn unknown_is_negative(&self) -> bool {
+        #[cfg(any(test, feature = "testing"))]
+        if self.config.mutant == Some(crate::testing::Mutant::UnknownIsNegative) {
+            return true;
+        }
+        false
     }
 
     pub(super) fn pump_reading(&mut self, now: Duration, effects: &mut Vec<RecoveryEffect>) {

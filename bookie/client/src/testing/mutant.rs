@@ -13,6 +13,12 @@ pub enum Mutant {
     ReadWithoutFence,
     /// B3: a fence does not keep normal adds away.
     FenceForgotten,
+    /// Amended M3: a read of the old version ends a proposal.
+    OldVersionEndsProposal,
+    /// R10: the close does not compare the version that the start wrote.
+    CloseWithoutVersion,
+    /// R6: an answer of the UNKNOWN class counts as a negative.
+    UnknownIsNegative,
     /// B11, S3: a bookie in limbo answers negative.
     NegativeFromLimbo,
 }

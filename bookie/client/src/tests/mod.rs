@@ -2,5 +2,9 @@
 
 mod cluster;
 mod face;
+mod simulation;
+mod speed;
+mod table;
 
 pub(crate) use cluster::{Cluster, data, new_log};
+pub(crate) use table::{Table, member, open_metadata};

@@ -1,0 +1,505 @@
+//! One run: actors, their messages, their deaths.
+
+use std::time::Duration;
+
+use bookie_metadata::{MetadataError, Txn};
+use hulse_proto::bookie::BookieError;
+use hulse_proto::id::{CellId, LedgerId};
+use hulse_proto::ledger::{LedgerMetadata, LedgerState, Quorums, ledger_key};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha12Rng;
+
+use super::network::Asker;
+use super::{Message, Network, Oracle, Profile};
+use crate::metadata::{NonceField, Proposal, ProposalOutcome, ProposalStep};
+use crate::recovery::{BookieAsk, RecoveryConfig, RecoveryCore, RecoveryEffect, RecoveryEvent};
+use crate::testing::{Limbo, MemoryLedgers, Mutant};
+use crate::tests::{Table, data, member, open_metadata};
+use crate::writer::{AddCall, Sealing, WriterConfig, WriterCore, WriterEffect, WriterEvent};
+use crate::{ClientConfig, RecoverError, WriterEnd};
+
+pub(super) const LEDGER: LedgerId = LedgerId(1);
+/// Messages of one run; a run that needs more does not come to rest.
+const STEPS_MAX: usize = 200_000;
+/// From then on nothing goes wrong any more.
+const CALM_AT: Duration = Duration::from_secs(6);
+
+/// What kind of run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setup {
+    pub(super) quorums: Quorums,
+    pub(super) appends: u64,
+    pub(super) recoverers: usize,
+    pub(super) mutant: Option<Mutant>,
+    /// One bookie may lose its tail and be in limbo.
+    pub(super) losses: bool,
+}
+
+struct Recoverer {
+    core: Option<RecoveryCore>,
+    born: Duration,
+    /// Attempts so far; answers to earlier ones are dropped.
+    attempt: usize,
+    wake_at: Option<Duration>,
+}
+
+pub(super) struct World {
+    setup: Setup,
+    rng: ChaCha12Rng,
+    profile: Profile,
+    network: Network,
+    table: Table,
+    bookies: Vec<MemoryLedgers>,
+    writer: WriterCore,
+    writer_wake: Option<Duration>,
+    closing: Option<(Proposal, Sealing)>,
+    recoverers: Vec<Recoverer>,
+    oracle: Oracle,
+    appended: u64,
+    trace: Vec<u64>,
+}
+
+fn cell() -> CellId {
+    CellId::default()
+}
+
+fn times(quorums: Quorums) -> ClientConfig {
+    ClientConfig {
+        add_timeout: Duration::from_secs(3),
+        answer_timeout: Duration::from_millis(300),
+        read_timeout: Duration::from_millis(300),
+        recovery_deadline: Duration::from_secs(60),
+        late_time_max: Duration::from_millis(800),
+        ..ClientConfig::new(quorums)
+    }
+}
+
+impl World {
+    pub(super) fn new(seed: u64, setup: Setup) -> Self {
+        let mut rng = ChaCha12Rng::seed_from_u64(seed);
+        let quorums = setup.quorums;
+        let count = quorums.ensemble as usize;
+        let mut table = Table::default();
+        let metadata = open_metadata(quorums.ensemble, quorums.write, quorums.ack);
+        table.put(&ledger_key(LEDGER), metadata.encode());
+        let mut config = WriterConfig::new(cell(), LEDGER, &metadata, &times(quorums));
+        config.mutant = setup.mutant;
+        let bookies = (0..count)
+            .map(|index| {
+                let mut bookie = MemoryLedgers::new(cell(), member(index));
+                bookie.mutate(setup.mutant);
+                bookie
+            })
+            .collect();
+        let mut world = Self {
+            profile: Profile::draw(&mut rng, count),
+            setup,
+            network: Network::default(),
+            table,
+            bookies,
+            writer: WriterCore::new(config),
+            writer_wake: None,
+            closing: None,
+            recoverers: Vec::new(),
+            oracle: Oracle::default(),
+            appended: 0,
+            trace: Vec::new(),
+            rng,
+        };
+        world.schedule();
+        world
+    }
+
+    /// Draws what will happen: appends, recoveries, deaths, a close, a loss; then calm and a last recovery.
+    fn schedule(&mut self) {
+        let ms =
+            |rng: &mut ChaCha12Rng, most: u64| Duration::from_millis(rng.random_range(0..most));
+        let burst = self.rng.random_range(1..400);
+        for _ in 0..self.setup.appends {
+            let at = ms(&mut self.rng, burst);
+            self.network.at(at, Message::Append);
+        }
+        for index in 0..self.setup.recoverers {
+            self.recoverers.push(Recoverer {
+                core: None,
+                born: Duration::ZERO,
+                attempt: 0,
+                wake_at: None,
+            });
+            let last = index + 1 == self.setup.recoverers;
+            let start = if last {
+                CALM_AT
+            } else {
+                ms(&mut self.rng, burst * 2)
+            };
+            self.network.at(start, Message::StartRecoverer(index));
+            if !last && self.rng.random_bool(0.4) {
+                let death = start + ms(&mut self.rng, 600);
+                self.network.at(death, Message::CrashRecoverer(index));
+            }
+        }
+        if self.rng.random_bool(0.2) {
+            let at = ms(&mut self.rng, burst * 2);
+            self.network.at(at, Message::CloseWriter);
+        }
+        if self.setup.losses {
+            let at = ms(&mut self.rng, burst * 2);
+            let index = self.rng.random_range(0..self.bookies.len());
+            self.network.at(at, Message::LoseTail(index));
+        }
+    }
+
+    /// Runs until nothing is under way; what the oracle says, and the trace.
+    pub(super) fn run(mut self) -> (Vec<String>, Vec<u64>, u64) {
+        let mut steps = 0;
+        while let Some(message) = self.network.next() {
+            steps += 1;
+            if steps > STEPS_MAX {
+                self.oracle.fail("the run does not come to rest".to_owned());
+                break;
+            }
+            if self.network.now >= CALM_AT {
+                self.profile = Profile::calm(self.bookies.len());
+            }
+            self.trace.push(self.network.now.as_nanos() as u64);
+            self.take(message);
+        }
+        if !self.writer.is_finished() && self.writer.confirmed_end() < self.writer.appended_end() {
+            self.oracle.fail("appends are left unanswered".to_owned());
+        }
+        let row = self.table.get(&ledger_key(LEDGER)).unwrap();
+        let metadata = LedgerMetadata::decode(&row.value).unwrap();
+        let confirmed = self.oracle.confirmed_count();
+        let verdict = self.oracle.judge(LEDGER, &metadata, &self.bookies);
+        (verdict, self.trace, confirmed)
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Append => {
+                let entry = data(self.appended, self.appended as u8);
+                self.appended += 1;
+                self.writer_event(WriterEvent::Append(entry));
+            }
+            Message::Add(call) => self.add_arrives(call),
+            Message::VerifiedAdd(call, metadata) => self.add_verified(call, metadata.as_deref()),
+            Message::AddAnswer(tag, result) => {
+                self.writer_event(WriterEvent::Answer { tag, result });
+            }
+            Message::Ask {
+                from,
+                position,
+                member,
+                ask,
+            } => self.ask_arrives(from, position, &member, ask),
+            Message::AskAnswer(to, event) => self.recoverer_event(to, event),
+            Message::WakeWriter => {
+                self.writer_wake = None;
+                self.writer_event(WriterEvent::Tick);
+            }
+            Message::WakeRecoverer(index) => {
+                self.recoverers[index].wake_at = None;
+                self.recoverer_event(index, RecoveryEvent::Tick);
+            }
+            Message::StartRecoverer(index) => self.start_recoverer(index),
+            Message::CrashRecoverer(index) => self.recoverers[index].core = None,
+            Message::CloseWriter => self.writer_event(WriterEvent::Stop),
+            Message::LoseTail(index) => {
+                let from = self.rng.random_range(0..=self.setup.appends);
+                self.oracle.destroyed = true;
+                let from = hulse_proto::id::EntryId(from);
+                self.bookies[index].lose_from(LEDGER, from, Limbo::Lost);
+            }
+            message => self.take_metadata(message),
+        }
+    }
+
+    fn writer_event(&mut self, event: WriterEvent) {
+        let mut effects = Vec::new();
+        self.writer.on_event(self.network.now, event, &mut effects);
+        for effect in effects {
+            match effect {
+                WriterEffect::Send(call) => {
+                    let header = call.request.entry.header();
+                    self.oracle.content.insert(header.entry, header.digest());
+                    for at in self.fates(call.position, false) {
+                        self.network.at(at, Message::Add(call.clone()));
+                    }
+                }
+                WriterEffect::Confirmed { entry } => self.oracle.confirmed(entry),
+                WriterEffect::Failed { entry, error } => self.oracle.failed(entry, &error),
+                WriterEffect::CheckMetadata => {
+                    self.send_metadata(Asker::WriterCheck, ProposalStep::Read(ledger_key(LEDGER)));
+                }
+                WriterEffect::Drained => self.writer_event(WriterEvent::Freeze),
+                WriterEffect::Frozen(sealing) => self.propose_close(sealing),
+                WriterEffect::Forget { .. }
+                | WriterEffect::Released { .. }
+                | WriterEffect::Ended(_) => {}
+            }
+        }
+        if let Some(at) = self.writer.next_wakeup()
+            && self.writer_wake.is_none_or(|wake| at < wake)
+        {
+            self.writer_wake = Some(at);
+            self.network.at(at, Message::WakeWriter);
+        }
+    }
+
+    fn propose_close(&mut self, sealing: Sealing) {
+        let quorums = self.setup.quorums;
+        let open = open_metadata(quorums.ensemble, quorums.write, quorums.ack);
+        let closed = LedgerMetadata {
+            state: LedgerState::Closed,
+            closed: Some(sealing.totals),
+            writer_nonce: [6; 16],
+            ..open
+        };
+        // The writer compares the version that its creation wrote: the first one.
+        let version = Some(bookie_metadata::Revision(1));
+        let proposal = Proposal::new(
+            ledger_key(LEDGER),
+            version,
+            &closed,
+            NonceField::Writer,
+            Txn::default(),
+        );
+        let step = proposal.start();
+        self.closing = Some((proposal, sealing));
+        self.send_metadata(Asker::WriterClose, step);
+    }
+
+    fn close_step(&mut self, step: ProposalStep) {
+        let ProposalStep::Done(outcome) = step else {
+            return self.send_metadata(Asker::WriterClose, step);
+        };
+        let sealing = self.closing.take().unwrap().1;
+        let event = match outcome {
+            ProposalOutcome::Committed { .. } => {
+                self.oracle.closed(sealing.totals);
+                WriterEvent::CloseCommitted
+            }
+            _ => WriterEvent::CloseFailed(WriterEnd::MetadataChanged { ledger: LEDGER }),
+        };
+        self.writer_event(event);
+    }
+
+    fn start_recoverer(&mut self, index: usize) {
+        let recoverer = &mut self.recoverers[index];
+        recoverer.attempt += 1;
+        recoverer.born = self.network.now;
+        recoverer.wake_at = None;
+        let tag = (index * 1_000 + recoverer.attempt) as u32;
+        let nonces = [1u32, 2].map(|half| {
+            let mut nonce = [0; 16];
+            nonce[..4].copy_from_slice(&tag.to_le_bytes());
+            nonce[4..8].copy_from_slice(&half.to_le_bytes());
+            nonce
+        });
+        let mut config = RecoveryConfig::new(cell(), LEDGER, &times(self.setup.quorums), nonces);
+        config.mutant = self.setup.mutant;
+        recoverer.core = Some(RecoveryCore::new(config));
+        self.recoverer_event(index, RecoveryEvent::Start);
+    }
+
+    fn recoverer_event(&mut self, index: usize, event: RecoveryEvent) {
+        let now = self.network.now;
+        let recoverer = &mut self.recoverers[index];
+        let Some(core) = &mut recoverer.core else {
+            return;
+        };
+        let effects = core.on_event(now - recoverer.born, event);
+        let wake = core.next_wakeup().map(|at| recoverer.born + at);
+        if let Some(at) = wake
+            && recoverer.wake_at.is_none_or(|wake| at < wake)
+        {
+            recoverer.wake_at = Some(at);
+            self.network.at(at, Message::WakeRecoverer(index));
+        }
+        for effect in effects {
+            match effect {
+                RecoveryEffect::ReadMetadata(key) => {
+                    self.send_metadata(Asker::Recoverer(index), ProposalStep::Read(key));
+                }
+                RecoveryEffect::Commit(txn) => {
+                    self.send_metadata(Asker::Recoverer(index), ProposalStep::Send(txn));
+                }
+                RecoveryEffect::Ask {
+                    position,
+                    member,
+                    ask,
+                } => {
+                    for at in self.fates(position, false) {
+                        let message = Message::Ask {
+                            from: index,
+                            position,
+                            member: member.clone(),
+                            ask: ask.clone(),
+                        };
+                        self.network.at(at, message);
+                    }
+                }
+                RecoveryEffect::Done(result) => self.recovered(index, result),
+            }
+        }
+    }
+
+    fn recovered(&mut self, index: usize, result: Result<LedgerMetadata, RecoverError>) {
+        self.recoverers[index].core = None;
+        match result {
+            Ok(metadata) => self
+                .oracle
+                .closed(metadata.closed.expect("a closed ledger has totals")),
+            Err(RecoverError::Superseded { .. } | RecoverError::Unavailable { .. }) => {
+                let wait = Duration::from_millis(self.rng.random_range(1..100));
+                let at = self.network.now + wait;
+                self.network.at(at, Message::StartRecoverer(index));
+            }
+            Err(error) => self.oracle.fail(format!("recovery ended with {error}")),
+        }
+    }
+
+    fn fates(&mut self, position: usize, answer: bool) -> Vec<Duration> {
+        self.network
+            .fates(&mut self.rng, &self.profile, position, answer)
+    }
+
+    fn answer_add(&mut self, call: &AddCall, result: Result<(), BookieError>) {
+        for at in self.fates(call.position, true) {
+            self.network
+                .at(at, Message::AddAnswer(call.tag(), result.clone()));
+        }
+    }
+
+    fn add_arrives(&mut self, call: AddCall) {
+        if self.bookies[call.position].must_verify(&call.request) {
+            let row = self.table.get(&ledger_key(LEDGER));
+            let found = row.map(|row| Box::new(LedgerMetadata::decode(&row.value).unwrap()));
+            let at = self.network.now + Duration::from_micros(self.rng.random_range(0..3_000));
+            self.network.at(at, Message::VerifiedAdd(call, found));
+            return;
+        }
+        let result = self.bookies[call.position].add(&call.request);
+        self.answer_add(&call, result);
+    }
+
+    fn add_verified(&mut self, call: AddCall, metadata: Option<&LedgerMetadata>) {
+        let bookie = &mut self.bookies[call.position];
+        let result = bookie
+            .verify(LEDGER, metadata)
+            .and_then(|()| bookie.add(&call.request));
+        self.answer_add(&call, result);
+    }
+
+    fn ask_arrives(
+        &mut self,
+        from: usize,
+        position: usize,
+        member: &hulse_proto::ledger::Member,
+        ask: BookieAsk,
+    ) {
+        let Some(index) = self.bookies.iter().position(|b| b.member() == member) else {
+            return;
+        };
+        let bookie = &mut self.bookies[index];
+        let answer: Box<dyn Fn() -> RecoveryEvent> = match ask {
+            BookieAsk::Fence(request) => {
+                let result = bookie.fence(request);
+                Box::new(move || RecoveryEvent::Fenced {
+                    position,
+                    result: result.clone(),
+                })
+            }
+            BookieAsk::Read(request) => {
+                let result = bookie.recovery_read(request);
+                Box::new(move || RecoveryEvent::Read {
+                    position,
+                    entry: request.entry,
+                    result: result.clone(),
+                })
+            }
+            BookieAsk::Add(request) => {
+                let result = bookie.add(&request);
+                let entry = request.entry.header().entry;
+                Box::new(move || RecoveryEvent::Added {
+                    position,
+                    entry,
+                    result: result.clone(),
+                })
+            }
+        };
+        for at in self.fates(index, true) {
+            self.network.at(at, Message::AskAnswer(from, answer()));
+        }
+    }
+
+    fn send_metadata(&mut self, asker: Asker, step: ProposalStep) {
+        let at = self.network.now + Duration::from_micros(self.rng.random_range(100..5_000));
+        match step {
+            ProposalStep::Read(key) => self.network.at(at, Message::Get(asker, key)),
+            ProposalStep::Send(txn) => self.network.at(at, Message::Txn(asker, txn)),
+            ProposalStep::Done(_) => {}
+        }
+    }
+
+    fn take_metadata(&mut self, message: Message) {
+        let at = self.network.now + Duration::from_micros(self.rng.random_range(100..5_000));
+        match message {
+            Message::Get(asker, key) => {
+                let answer = Ok(self.table.get(&key));
+                self.network.at(at, Message::GetAnswer(asker, answer));
+            }
+            Message::Txn(asker, txn) => {
+                let answer = self.carry_out(txn);
+                self.network.at(at, Message::TxnAnswer(asker, answer));
+            }
+            Message::LateTxn(txn) => drop(self.table.txn(txn)),
+            Message::GetAnswer(Asker::Recoverer(index), answer) => {
+                self.recoverer_event(index, RecoveryEvent::MetadataRead(answer));
+            }
+            Message::TxnAnswer(Asker::Recoverer(index), answer) => {
+                self.recoverer_event(index, RecoveryEvent::MetadataAnswer(answer));
+            }
+            Message::GetAnswer(Asker::WriterClose, answer) => {
+                if let Some((proposal, _)) = &mut self.closing {
+                    let step = proposal.on_read(answer);
+                    self.close_step(step);
+                }
+            }
+            Message::TxnAnswer(_, answer) => {
+                if let Some((proposal, _)) = &mut self.closing {
+                    let step = proposal.on_answer(answer);
+                    self.close_step(step);
+                }
+            }
+            Message::GetAnswer(Asker::WriterCheck, Ok(Some(row))) => {
+                let open = LedgerMetadata::decode(&row.value)
+                    .is_ok_and(|metadata| metadata.state == LedgerState::Open);
+                if !open {
+                    self.writer_event(WriterEvent::MetadataChanged);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Applies a transaction now, later or never, and says so or not.
+    fn carry_out(&mut self, txn: Txn) -> Result<bookie_metadata::TxnOutcome, MetadataError> {
+        let unknown = MetadataError::OutcomeUnknown {
+            why: "simulated".to_owned(),
+        };
+        if !self.rng.random_bool(self.profile.unknown_txn) {
+            return Ok(self.table.txn(txn));
+        }
+        match self.rng.random_range(0..3) {
+            0 => drop(self.table.txn(txn)),
+            1 => {
+                let late = Duration::from_millis(self.rng.random_range(1..2_000));
+                self.network
+                    .at(self.network.now + late, Message::LateTxn(txn));
+            }
+            _ => {}
+        }
+        Err(unknown)
+    }
+}
