@@ -7,15 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bookie_metadata::MetadataStore;
-use futures::{Stream, StreamExt};
 use hulse_proto::time::WallClock;
 use prometheus_client::registry::Registry;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_stream::wrappers::TcpListenerStream;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, Probes};
-use crate::listener::{Front, FrontParts, Services, set_serving};
+use crate::listener::{Front, FrontParts, Services, accept, set_serving};
 use crate::metrics::Metrics;
 use crate::topics::Topics;
 use crate::{BrokerConfig, Partitions};
@@ -54,6 +52,9 @@ pub enum ServeError {
     /// The HTTP listener failed.
     #[error("HTTP listener failed: {0}")]
     Http(#[source] std::io::Error),
+    /// A listener's task ended by itself, which is a bug.
+    #[error("a listener ended by itself: {0}")]
+    Ended(#[source] tokio::task::JoinError),
 }
 
 /// Serves both listeners until `shutdown`, then drains. Needs a multi-thread tokio runtime or a current-thread one.
@@ -82,8 +83,7 @@ pub async fn serve(
         .with_graceful_shutdown(http_stop.clone().cancelled_owned());
     let mut http_server = tokio::spawn(http_server.into_future());
     let grpc_stop = CancellationToken::new();
-    let accepted = accepted(grpc);
-    let serving = services.serve(accepted, grpc_stop.clone().cancelled_owned());
+    let serving = services.serve(accept(grpc), grpc_stop.clone().cancelled_owned());
     let mut grpc_server = tokio::spawn(serving);
     let background = tokio::spawn(background(front.clone(), shutdown.clone()));
     set_serving(&health, true).await;
@@ -93,8 +93,14 @@ pub async fn serve(
     let failed = tokio::select! {
         biased;
         () = shutdown.cancelled() => None,
-        ended = &mut grpc_server => ended.ok().and_then(Result::err).map(ServeError::Grpc),
-        ended = &mut http_server => ended.ok().and_then(Result::err).map(ServeError::Http),
+        ended = &mut grpc_server => match ended {
+            Ok(result) => result.err().map(ServeError::Grpc),
+            Err(error) => Some(ServeError::Ended(error)),
+        },
+        ended = &mut http_server => match ended {
+            Ok(result) => result.err().map(ServeError::Http),
+            Err(error) => Some(ServeError::Ended(error)),
+        },
     };
     probes.set_serving(false);
     set_serving(&health, false).await;
@@ -150,13 +156,4 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
         () = shutdown.cancelled() => {}
         _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep) } => {}
     }
-}
-
-/// Accepted sockets with TCP_NODELAY: the server's own option does not reach them (dependencies.md §1.5).
-fn accepted(listener: TcpListener) -> impl Stream<Item = std::io::Result<TcpStream>> {
-    TcpListenerStream::new(listener).map(|accepted| {
-        let socket = accepted?;
-        socket.set_nodelay(true)?;
-        Ok(socket)
-    })
 }

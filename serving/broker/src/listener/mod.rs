@@ -8,6 +8,7 @@
 //! 2. Every error is a fault of the closed set (serving.md E4); nothing that a client sends makes a task panic.
 //! 3. What one session or read has in memory is bounded, and so is the sum over all sessions.
 
+mod accept;
 mod admin;
 mod front;
 mod ingress;
@@ -24,5 +25,6 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use accept::accept;
 pub(crate) use front::{Front, FrontParts};
 pub(crate) use router::{Services, set_serving};

@@ -193,7 +193,10 @@ async fn idempotent_producer_is_told_what_is_durable_and_duplicates_are_marked()
     let Item::Ack(ack) = session.next().await else {
         panic!("no Ack")
     };
-    assert_eq!((ack.batches[0].duplicate, ack.batches[0].base_offset), (true, 0));
+    assert_eq!(
+        (ack.batches[0].duplicate, ack.batches[0].base_offset),
+        (true, 0)
+    );
     session.batch(0, 2, stamped(42, 7)).await;
     assert_eq!(session.word().await, "nack 0.2 OUT_OF_ORDER_SEQUENCE");
     let mut again = Session::open(&world).await;
