@@ -40,11 +40,8 @@ const ONLY: &[(&str, &[&str])] = &[
     ("hdrhistogram", &["hulse"]),
     ("strsim", &["hulse"]),
     ("anyhow", &["hulse", "tests-harness"]),
-    ("axum", &["hulse", "serving-broker"]),
-    (
-        "tonic",
-        &["hulse", "hulse-proto", "hulse-sdk", "serving-broker"],
-    ),
+    ("axum", &["serving-broker"]),
+    ("tonic", &["hulse-proto", "hulse-sdk", "serving-broker"]),
     ("tonic-reflection", &["serving-broker"]),
     ("tonic-health", &["serving-broker"]),
     ("lz4_flex", &["hulse-proto"]),
