@@ -122,3 +122,43 @@ async fn startupz(State(probes): State<Arc<Probes>>) -> Response {
     }
     (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use bookie_metadata::MemoryStore;
+    use bookie_metadata::testing::FaultyStore;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn readiness_follows_the_listeners_and_metadata() {
+        let store = Arc::new(FaultyStore::new(Arc::new(MemoryStore::new())));
+        let probes = Probes::new(Arc::default(), store.clone());
+        assert!(probes.ready().await.unwrap_err().contains("listeners"));
+        probes.set_serving(true);
+        assert_eq!(probes.ready().await, Ok(()));
+        store.silence();
+        assert_eq!(
+            probes.ready().await,
+            Ok(()),
+            "the last answer is still good"
+        );
+        tokio::time::advance(PROBE_EVERY).await;
+        assert!(
+            probes
+                .ready()
+                .await
+                .unwrap_err()
+                .contains("does not answer")
+        );
+        store.speak();
+        tokio::time::advance(PROBE_EVERY).await;
+        assert_eq!(probes.ready().await, Ok(()));
+        probes.set_serving(false);
+        assert!(probes.ready().await.is_err());
+        assert!(
+            probes.started.load(Ordering::Acquire),
+            "it was started, and stays so"
+        );
+    }
+}

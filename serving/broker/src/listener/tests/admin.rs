@@ -4,21 +4,11 @@ use std::collections::BTreeSet;
 
 use hulse_proto::error::Reason;
 use hulse_proto::wire::v1;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
 
 use super::session::Session;
 use super::world::{World, fault, plain, reason};
-
-async fn http(world: &World, path: &str) -> String {
-    let mut socket = tokio::net::TcpStream::connect(world.http).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    socket.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).await.unwrap();
-    answer
-}
 
 #[tokio::test]
 async fn topics_are_made_grown_listed_and_deleted() {
@@ -232,7 +222,7 @@ async fn probes_health_and_metrics_tell_the_state() {
         ("/metrics", "application/openmetrics-text"),
         ("/nowhere", "404 Not Found"),
     ] {
-        let answer = http(&world, path).await;
+        let answer = world.get(path).await;
         assert!(answer.contains(part), "{path}: {answer}");
     }
     world.stop();

@@ -2,6 +2,7 @@
 
 mod admin;
 mod bookie;
+mod faults;
 mod produce;
 mod reading;
 mod session;

@@ -56,6 +56,17 @@ impl Session {
             .unwrap();
     }
 
+    /// As [`Session::send`]; a session that is over is fine.
+    pub(super) async fn try_send(&self, item: produce_up::Item) {
+        let sent = self
+            .up
+            .as_ref()
+            .unwrap()
+            .send(v1::ProduceUp { item: Some(item) })
+            .await;
+        drop(sent);
+    }
+
     pub(super) async fn hello(&self, protocol_version: u32) {
         let client_id = "test".to_owned();
         self.send(produce_up::Item::Hello(v1::ProduceHello {

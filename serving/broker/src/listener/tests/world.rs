@@ -1,10 +1,12 @@
 //! A broker for a test, and what is sent to it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bookie_client::testing::StaticDirectory;
 use bookie_client::{ClientConfig, LedgerClient};
 use bookie_metadata::MemoryStore;
+use bookie_metadata::testing::FaultyStore;
 use bytes::Bytes;
 use hulse_proto::batch::{BatchBuilder, Compression, ProducerStamp, RecordRef};
 use hulse_proto::error::{Fault, Reason};
@@ -14,7 +16,8 @@ use hulse_proto::limits::MESSAGE_BYTES_MAX;
 use hulse_proto::time::{TimestampMs, WallClock};
 use hulse_proto::wire::v1;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
@@ -38,7 +41,8 @@ impl WallClock for Wall {
 pub(super) struct World {
     pub(super) channel: Channel,
     pub(super) bookie: Arc<MemoryBookie>,
-    pub(super) http: std::net::SocketAddr,
+    pub(super) metadata: Arc<FaultyStore<MemoryStore>>,
+    http: std::net::SocketAddr,
     shutdown: CancellationToken,
     serving: Option<JoinHandle<Result<(), ServeError>>>,
 }
@@ -61,7 +65,8 @@ impl World {
         let mut config = BrokerConfig::new(NodeName::new("broker-1").unwrap(), address.to_string());
         change(&mut config);
         let bookie = Arc::new(MemoryBookie::new());
-        let broker = broker(config, bookie.clone());
+        let metadata = Arc::new(FaultyStore::new(Arc::new(MemoryStore::new())));
+        let broker = broker(config, bookie.clone(), metadata.clone());
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(serve(broker, grpc, http, shutdown.clone()));
         let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
@@ -69,6 +74,7 @@ impl World {
         Self {
             channel,
             bookie,
+            metadata,
             http: http_address,
             shutdown,
             serving: Some(serving),
@@ -82,6 +88,16 @@ impl World {
 
     pub(super) async fn stopped(&mut self) {
         self.serving.take().unwrap().await.unwrap().unwrap();
+    }
+
+    /// The answer of the HTTP listener, headers included.
+    pub(super) async fn get(&self, path: &str) -> String {
+        let mut socket = TcpStream::connect(self.http).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.unwrap();
+        answer
     }
 
     pub(super) fn admin(&self) -> v1::admin_client::AdminClient<Channel> {
@@ -113,8 +129,11 @@ impl World {
     }
 }
 
-fn broker(config: BrokerConfig, bookie: Arc<MemoryBookie>) -> Broker {
-    let metadata = Arc::new(MemoryStore::new());
+fn broker(
+    config: BrokerConfig,
+    bookie: Arc<MemoryBookie>,
+    metadata: Arc<FaultyStore<MemoryStore>>,
+) -> Broker {
     let clock: Arc<dyn WallClock> = Arc::new(Wall);
     let incarnation = Incarnation(Uuid::from_u128(1));
     let member = Member {
@@ -123,11 +142,14 @@ fn broker(config: BrokerConfig, bookie: Arc<MemoryBookie>) -> Broker {
     };
     let client = LedgerClient::new(
         CellId(Uuid::from_u128(2)),
-        ClientConfig::new(Quorums {
-            ensemble: 1,
-            write: 1,
-            ack: 1,
-        }),
+        ClientConfig {
+            add_timeout: Duration::from_millis(500),
+            ..ClientConfig::new(Quorums {
+                ensemble: 1,
+                write: 1,
+                ack: 1,
+            })
+        },
         metadata.clone(),
         Arc::new(StaticDirectory::new().with(member, bookie)),
         clock.clone(),
