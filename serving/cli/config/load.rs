@@ -21,8 +21,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const PREFIX: &str = "HULSE_";
 /// Variables with the prefix that are not keys: the globals of the command line, and what the tests of Hulse use.
 const OTHER_VARIABLES: [&str; 4] = ["HULSE_SERVER", "HULSE_CONFIG", "HULSE_LONG", "HULSE_SEED"];
-/// Prefix of the variables of tests.
-const TEST_PREFIX: &str = "HULSE_TEST_";
+/// Prefixes of the variables of tests and measurements.
+const TEST_PREFIXES: [&str; 3] = ["HULSE_TEST_", "HULSE_FUZZ_", "HULSE_BENCH_"];
 
 /// Where a configuration comes from.
 #[derive(Debug, Default)]
@@ -234,7 +234,7 @@ fn single(place: Place, path: &str, value: Value) -> Layer {
 }
 
 fn from_variable(name: &str, text: &str, faults: &mut Vec<ConfigFault>) -> Option<Layer> {
-    if !name.starts_with(PREFIX) || name.starts_with(TEST_PREFIX) || OTHER_VARIABLES.contains(&name)
+    if !name.starts_with(PREFIX) || TEST_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || OTHER_VARIABLES.contains(&name)
     {
         return None;
     }
