@@ -11,8 +11,10 @@
 
 mod event;
 mod fences;
+mod first_contact;
 mod groups;
 mod node_core;
+mod outcomes;
 mod reads;
 mod state;
 

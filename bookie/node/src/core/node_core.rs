@@ -8,13 +8,12 @@ use hulse_proto::entry::EntryClass;
 use hulse_proto::id::LedgerId;
 use hulse_proto::limits::ENTRY_BYTES_MAX;
 
-use super::event::{Answer, Effect, Event, Limits, Room, Ticket, Verdict};
-use super::groups::{Groups, PlacedAdd, SealedGroup, TakenGroup, Waiter};
+use super::event::{Answer, Effect, Event, Limits, Room, Ticket};
+use super::groups::{Groups, SealedGroup, Waiter};
 use super::state::NodeState;
-use crate::index::{Location, Slot};
-use crate::ledger::{AddVerdict, GroupNumber};
+use crate::ledger::AddVerdict;
+use crate::log::DiskIdentity;
 use crate::log::record::entry_record_bytes;
-use crate::log::{DiskIdentity, LogPosition};
 
 /// A request that waits for metadata's word on its ledger.
 pub(super) enum Queued {
@@ -33,7 +32,7 @@ pub struct NodeCore {
     pub(super) state: NodeState,
     pub(super) groups: Groups,
     pub(super) verifying: BTreeMap<LedgerId, VecDeque<Queued>>,
-    verifying_bytes: u64,
+    pub(super) verifying_bytes: u64,
     limits: Limits,
     room: Room,
     read_only: Option<String>,
@@ -219,7 +218,7 @@ impl NodeCore {
         self.judge_add(ticket, request, now, effects);
     }
 
-    fn judge_add(
+    pub(super) fn judge_add(
         &mut self,
         ticket: Ticket,
         request: AddRequest,
@@ -335,199 +334,5 @@ impl NodeCore {
             },
             effects,
         );
-    }
-
-    /// Queues a request behind metadata's word; the first one asks for it.
-    pub(super) fn queue(&mut self, ledger: LedgerId, item: Queued, effects: &mut Vec<Effect>) {
-        let queue = self.verifying.entry(ledger).or_insert_with(|| {
-            effects.push(Effect::Verify { ledger });
-            VecDeque::new()
-        });
-        queue.push_back(item);
-    }
-
-    fn verified(
-        &mut self,
-        ledger: LedgerId,
-        verdict: &Verdict,
-        now: Duration,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(queue) = self.verifying.remove(&ledger) else {
-            return;
-        };
-        if *verdict == Verdict::Open {
-            self.state.ledgers.entry(ledger).or_default().contacted = true;
-        }
-        for item in queue {
-            match item {
-                Queued::Add {
-                    ticket,
-                    request,
-                    arrived,
-                } => {
-                    let bytes = entry_record_bytes(&request.entry) as u64;
-                    self.verifying_bytes -= bytes;
-                    let spent = now.saturating_sub(arrived);
-                    let refusal = self.check_log().err().or_else(|| match request.origin {
-                        Origin::Normal => normal_refusal(ledger, verdict),
-                        _ => other_refusal(ledger, verdict),
-                    });
-                    match refusal {
-                        Some(error) => effects.push(self.answer_add(ticket, Err(error))),
-                        None if spent >= request.timeout => {
-                            effects.push(self.answer_add(ticket, Err(self.busy())));
-                        }
-                        None => {
-                            if request.origin != Origin::Normal {
-                                self.state.ledgers.entry(ledger).or_default();
-                            }
-                            self.judge_add(ticket, request, arrived, effects);
-                        }
-                    }
-                }
-                Queued::Other(event) => self.resume(ledger, event, verdict, effects),
-            }
-        }
-    }
-
-    fn resume(
-        &mut self,
-        ledger: LedgerId,
-        event: Event,
-        verdict: &Verdict,
-        effects: &mut Vec<Effect>,
-    ) {
-        match other_refusal(ledger, verdict) {
-            Some(error) => effects.extend(super::fences::refuse(event, error)),
-            None => {
-                self.state.ledgers.entry(ledger).or_default();
-                self.on_event(event, effects);
-            }
-        }
-    }
-
-    fn stored(
-        &mut self,
-        group: GroupNumber,
-        placed: &[(GroupNumber, LogPosition)],
-        effects: &mut Vec<Effect>,
-    ) {
-        if self.failed.is_some() {
-            return;
-        }
-        while let Some(taken) = self.groups.pop_stored(group) {
-            let at = placed.iter().find(|(number, _)| *number == taken.number);
-            let at = at.map_or_else(LogPosition::default, |(_, at)| *at);
-            self.group_stored(taken, at, effects);
-        }
-    }
-
-    fn group_stored(&mut self, group: TakenGroup, at: LogPosition, effects: &mut Vec<Effect>) {
-        for item in group.items {
-            let Some(add) = item.add else {
-                continue;
-            };
-            let location = Location {
-                file: at.file as u32,
-                offset: at.offset as u32 + item.place.at,
-                bytes: item.place.bytes,
-            };
-            self.index(&add, location);
-            effects.push(self.answer_add(add.ticket, Ok(())));
-        }
-        for waiter in group.waiters {
-            self.wake(waiter, effects);
-        }
-    }
-
-    fn index(&mut self, add: &PlacedAdd, location: Location) {
-        if let Some(state) = self.state.ledgers.get_mut(&add.ledger) {
-            state.pending.remove(&add.entry);
-            let digest = add.digest;
-            state.store(add.entry, Slot { location, digest });
-        }
-    }
-
-    fn wake(&mut self, waiter: Waiter, effects: &mut Vec<Effect>) {
-        match waiter {
-            Waiter::Add {
-                ticket,
-                ledger,
-                entry,
-            } => {
-                let held = self.state.ledgers.get(&ledger);
-                let held = held.is_some_and(|s| s.deleted || s.entries.get(entry).is_some());
-                // The first copy expired before it was appended: nothing was written.
-                let result = if held { Ok(()) } else { Err(self.busy()) };
-                effects.push(self.answer_add(ticket, result));
-            }
-            Waiter::Fence {
-                ticket,
-                ledger,
-                token,
-            } => {
-                effects.push(self.fence_answer(ticket, ledger, token));
-            }
-            Waiter::RecoveryRead { ticket, request } => {
-                self.recovery_read(ticket, request, effects);
-            }
-            Waiter::Delete { ticket } => effects.push(Effect::Answer {
-                ticket,
-                answer: Answer::Delete(Ok(())),
-            }),
-        }
-    }
-
-    fn log_failed(&mut self, why: String, effects: &mut Vec<Effect>) {
-        if self.failed.is_some() {
-            return;
-        }
-        self.failed = Some(why.clone());
-        let error = BookieError::Failed { why };
-        for (items, waiters) in self.groups.drain() {
-            for add in items.into_iter().filter_map(|item| item.add) {
-                effects.push(self.answer_add(add.ticket, Err(error.clone())));
-            }
-            let failed = waiters
-                .into_iter()
-                .map(|w| super::fences::fail(w, error.clone()));
-            effects.extend(failed);
-        }
-        for (_, queue) in std::mem::take(&mut self.verifying) {
-            for item in queue {
-                match item {
-                    Queued::Add { ticket, .. } => {
-                        effects.push(self.answer_add(ticket, Err(error.clone())));
-                    }
-                    Queued::Other(event) => {
-                        effects.extend(super::fences::refuse(event, error.clone()));
-                    }
-                }
-            }
-        }
-        self.verifying_bytes = 0;
-    }
-}
-
-fn normal_refusal(ledger: LedgerId, verdict: &Verdict) -> Option<BookieError> {
-    match verdict {
-        Verdict::Open => None,
-        Verdict::Fenced { token } => Some(BookieError::Fenced {
-            ledger,
-            token: *token,
-        }),
-        Verdict::NotInEnsemble => Some(BookieError::NotInEnsemble { ledger }),
-        Verdict::Deleted => Some(BookieError::Deleted { ledger }),
-        Verdict::Unavailable => Some(BookieError::MetadataUnavailable),
-    }
-}
-
-/// Fences, recovery and copies need the ledger to exist, nothing more (G4).
-fn other_refusal(ledger: LedgerId, verdict: &Verdict) -> Option<BookieError> {
-    match verdict {
-        Verdict::Deleted => Some(BookieError::Deleted { ledger }),
-        Verdict::Unavailable => Some(BookieError::MetadataUnavailable),
-        _ => None,
     }
 }

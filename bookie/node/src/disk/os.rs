@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom, fallocate};
 use rustix::io::Errno;
 
 use super::{Disk, DiskError, DiskErrorKind, DiskFile, DiskLock};
@@ -182,6 +182,13 @@ impl DiskFile for OsFile {
         self.file
             .sync_data()
             .map_err(|error| self.error("sync", &error))
+    }
+
+    fn settle(&self) -> Result<(), DiskError> {
+        self.sync()?;
+        // Clean pages are dropped; those that a failed write-back marked clean go with them.
+        rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed)
+            .map_err(|error| self.error("drop caches", &error.into()))
     }
 
     fn bytes(&self) -> Result<u64, DiskError> {

@@ -48,6 +48,10 @@ pub trait DiskFile: Send + Sync + 'static {
     /// Makes every byte written before durable, and the length if it changed.
     fn sync(&self) -> Result<(), DiskError>;
 
+    /// Makes what is read the same as what is on the medium: written bytes are synced, and bytes that only a failed sync left in a
+    /// cache are forgotten (storage.md 4.3).
+    fn settle(&self) -> Result<(), DiskError>;
+
     /// Length, preallocated bytes included.
     fn bytes(&self) -> Result<u64, DiskError>;
 

@@ -115,6 +115,12 @@ pub fn recover(
         return Err(LogError::Numbers(next_file));
     }
     let seals = read_seals(&files)?;
+    for (id, file) in &files {
+        if !seals.contains_key(id) {
+            // What is found here is served as durable, so it must be.
+            file.file.settle()?;
+        }
+    }
     let mut pass = Pass {
         files: &files,
         seals: &seals,

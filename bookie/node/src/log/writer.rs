@@ -95,6 +95,10 @@ impl LogWriter {
     }
 
     fn seal(&mut self, recovered: &Recovered, records: &[Record]) -> Result<(), LogError> {
+        // The new file's groups state that everything before them is durable; without syncs it is made so now.
+        for file in recovered.files.values() {
+            file.sync()?;
+        }
         let mut first = GroupBuilder::new(Vec::new());
         for file in &recovered.void {
             first.push(&Record::SealMark {

@@ -69,6 +69,12 @@ impl ReadPool {
             return;
         }
         let mut queues = self.queues.lock().expect("nothing panics under this lock");
+        if queues.stopping {
+            drop(queues);
+            let why = "the bookie stopped".to_owned();
+            job.refuse(&BookieError::NoAnswer { why });
+            return;
+        }
         let queue = queues.of(job.class());
         if queue.len() >= QUEUE_MAX {
             drop(queues);

@@ -89,7 +89,18 @@ fn failed_sync_marks_pages_clean_and_loses_them() {
         "the page cache still shows it"
     );
     disk.crash(Survival::Everything);
-    assert_eq!(disk.open("a").unwrap().read_at(0, 4).unwrap(), [0; 4]);
+    let file = disk.open("a").unwrap();
+    assert_eq!(
+        file.read_at(0, 4).unwrap(),
+        b"lost",
+        "and outlives the process"
+    );
+    file.settle().unwrap();
+    assert_eq!(
+        file.read_at(0, 4).unwrap(),
+        [0; 4],
+        "until the cache is dropped"
+    );
 }
 
 #[test]

@@ -52,7 +52,9 @@ fn group() -> (Vec<u8>, Vec<Record>) {
         }),
     ];
     let mut builder = GroupBuilder::new(Vec::new());
-    records.iter().for_each(|record| drop(builder.push(record)));
+    for record in &records {
+        builder.push(record);
+    }
     builder.push_entry(&entry(9, 1, 300), Origin::Normal, EntryId(1));
     let mut bytes = builder.finish();
     let placement = Placement {

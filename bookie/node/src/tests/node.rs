@@ -69,6 +69,12 @@ async fn node_on_files_keeps_what_it_confirmed() {
             first += 1;
         }
     }
+    fenced_and_deleted(&node, to).await;
+    node.shutdown().await.unwrap();
+}
+
+/// Heads, fence, recovery reads and deletion of a ledger of 200 entries.
+async fn fenced_and_deleted(node: &BookieNode, to: Address) {
     let heads = node.read_heads(read(to, 10, 20)).await.unwrap();
     assert_eq!(heads.len(), 10);
     assert_eq!(heads[3].header, *entry(7, 13, 5000).header());
@@ -110,7 +116,6 @@ async fn node_on_files_keeps_what_it_confirmed() {
             ledger: LedgerId(7)
         }
     );
-    node.shutdown().await.unwrap();
 }
 
 #[tokio::test]

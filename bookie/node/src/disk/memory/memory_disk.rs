@@ -1,23 +1,12 @@
-//! A disk in memory that forgets, tears and lies as real ones do (storage.md §11).
+//! The disk: names, files, and the faults a test can order.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rand::RngCore;
 
-use super::{Disk, DiskError, DiskErrorKind, DiskFile, DiskLock};
-
-/// Which unsynced bytes survive a crash.
-pub enum Survival<'a> {
-    /// None.
-    Nothing,
-    /// All, in order: the process died, the kernel lived.
-    Everything,
-    /// Any subset: per crash, a mix of whole writes, 512-byte sectors and single bytes.
-    Random(&'a mut dyn RngCore),
-    /// What the function says of (file name, byte offset).
-    Chosen(&'a dyn Fn(&str, u64) -> bool),
-}
+use super::super::{Disk, DiskError, DiskErrorKind, DiskFile, DiskLock};
+use super::content::{Content, Survival, put};
 
 /// How many calls were made of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,16 +43,6 @@ struct State {
     read_only: bool,
 }
 
-#[derive(Default)]
-struct Content {
-    bytes: Vec<u8>,
-    durable: Vec<u8>,
-    len: u64,
-    durable_len: u64,
-    /// Writes since the last sync: where and what.
-    unsynced: Vec<(u64, Vec<u8>)>,
-}
-
 impl MemoryDisk {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state
@@ -79,13 +58,15 @@ impl MemoryDisk {
         state.stop_after = None;
         state.failing_syncs = 0;
         let names_survive = match &mut survival {
-            Survival::Everything => true,
-            Survival::Random(rng) => rng.next_u32() & 1 == 0,
-            _ => false,
+            // The kernel knows the names; they are no more durable than before.
+            Survival::Everything => None,
+            Survival::Random(rng) => Some(rng.next_u32() & 1 == 0),
+            _ => Some(false),
         };
         match names_survive {
-            true => state.durable_names = state.names.clone(),
-            false => state.names = state.durable_names.clone(),
+            Some(true) => state.durable_names = state.names.clone(),
+            Some(false) => state.names = state.durable_names.clone(),
+            None => {}
         }
         let names: Vec<(String, u64)> = state
             .names
@@ -97,7 +78,11 @@ impl MemoryDisk {
                 content.crash(name, &mut survival);
             }
         }
-        let alive: Vec<u64> = names.into_iter().map(|(_, id)| id).collect();
+        let durable = state.durable_names.values();
+        let alive: Vec<u64> = durable
+            .copied()
+            .chain(names.into_iter().map(|(_, id)| id))
+            .collect();
         state.files.retain(|id, _| alive.contains(id));
     }
 
@@ -214,68 +199,6 @@ impl MemoryDisk {
     }
 }
 
-impl Clone for Content {
-    fn clone(&self) -> Self {
-        Self {
-            bytes: self.bytes.clone(),
-            durable: self.durable.clone(),
-            len: self.len,
-            durable_len: self.durable_len,
-            unsynced: self.unsynced.clone(),
-        }
-    }
-}
-
-impl Content {
-    fn crash(&mut self, name: &str, survival: &mut Survival<'_>) {
-        let whole = match survival {
-            Survival::Random(rng) => rng.next_u32() % 4,
-            _ => 0,
-        };
-        for (at, bytes) in std::mem::take(&mut self.unsynced) {
-            let mut kept = false;
-            for (index, byte) in bytes.iter().enumerate() {
-                let offset = at + index as u64;
-                let keep = match survival {
-                    Survival::Nothing => false,
-                    Survival::Everything => true,
-                    Survival::Chosen(choose) => choose(name, offset),
-                    Survival::Random(rng) => {
-                        // Fresh dice per write (0), per sector (1, 2) or per byte (3).
-                        let fresh = match whole {
-                            0 => index == 0,
-                            3 => true,
-                            _ => index == 0 || offset.is_multiple_of(512),
-                        };
-                        if fresh {
-                            kept = rng.next_u32() & 1 == 0;
-                        }
-                        kept
-                    }
-                };
-                if keep {
-                    put(&mut self.durable, offset, &[*byte]);
-                }
-            }
-        }
-        if matches!(survival, Survival::Everything) {
-            self.durable_len = self.len;
-        }
-        self.durable_len = self.durable_len.max(self.durable.len() as u64);
-        self.len = self.durable_len;
-        self.durable.truncate(self.len as usize);
-        self.bytes = self.durable.clone();
-    }
-}
-
-fn put(bytes: &mut Vec<u8>, offset: u64, with: &[u8]) {
-    let end = offset as usize + with.len();
-    if bytes.len() < end {
-        bytes.resize(end, 0);
-    }
-    bytes[offset as usize..end].copy_from_slice(with);
-}
-
 fn error(kind: DiskErrorKind, operation: &'static str, name: &str) -> DiskError {
     DiskError {
         kind,
@@ -299,7 +222,8 @@ impl State {
     }
 
     fn used(&self) -> u64 {
-        self.files.values().map(|content| content.len).sum()
+        let named = self.names.values().filter_map(|id| self.files.get(id));
+        named.map(|content| content.len).sum()
     }
 }
 
@@ -484,6 +408,15 @@ impl DiskFile for MemoryFile {
             }
             content.durable.truncate(content.len as usize);
             content.durable_len = content.len;
+            Ok(())
+        })
+    }
+
+    fn settle(&self) -> Result<(), DiskError> {
+        self.sync()?;
+        self.with("drop caches", |state, id| {
+            let content = content(state, id);
+            content.bytes = content.durable.clone();
             Ok(())
         })
     }
