@@ -419,6 +419,11 @@ mod tests {
     }
 
     #[test]
+    fn command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
     fn every_page_of_help_has_examples() {
         let mut command = Arguments::command();
         command.build();

@@ -128,14 +128,22 @@ impl Output {
         value: &T,
         table: impl FnOnce(&T) -> Table,
     ) -> Result<(), Stop> {
-        let text = match self.shape {
-            Shape::Table => table(value).render(),
-            Shape::Json => {
-                let json = serde_json::to_string_pretty(value);
-                format!("{}\n", json.expect("our own types have text keys"))
-            }
-        };
-        self.text(&text)
+        match self.shape {
+            Shape::Table => self.text(&table(value).render()),
+            Shape::Json => self.json(value),
+        }
+    }
+
+    /// Writes data as JSON.
+    ///
+    /// # Errors
+    /// As [`Output::data`].
+    pub(crate) fn json<T: Serialize>(&self, value: &T) -> Result<(), Stop> {
+        let json = serde_json::to_string_pretty(value);
+        self.text(&format!(
+            "{}\n",
+            json.expect("our own types have text keys")
+        ))
     }
 
     /// Writes text that is data.

@@ -1,9 +1,9 @@
 //! `hulse config`: what a node would start with.
 
 use crate::arguments::{ConfigCommand, Globals};
-use crate::config::{Loaded, Sources, load, reference, show};
+use crate::config::{Loaded, Sources, load, reference, show, show_json};
 use crate::failure::{Failure, Stop};
-use crate::output::Output;
+use crate::output::{Output, Shape};
 
 /// Runs it.
 ///
@@ -14,7 +14,10 @@ pub(crate) fn run(command: &ConfigCommand, globals: &Globals, output: Output) ->
         ConfigCommand::Default => output.text(&reference()),
         ConfigCommand::Show { origin } => {
             let loaded = with_flags(globals, Vec::new())?;
-            output.text(&show(&loaded, *origin))
+            match output.shape {
+                Shape::Table => output.text(&show(&loaded, *origin)),
+                Shape::Json => output.json(&show_json(&loaded)),
+            }
         }
         ConfigCommand::Check => {
             with_flags(globals, Vec::new())?;

@@ -7,7 +7,8 @@ use super::confirm::confirm;
 use super::session::Session;
 use crate::arguments::Topics;
 use crate::failure::{Failure, Stop};
-use crate::output::{Table, bytes, grouped};
+use crate::format::date;
+use crate::output::{Shape, Table, bytes, grouped};
 
 /// A topic as it is shown.
 #[derive(Debug, Clone, Serialize)]
@@ -83,17 +84,31 @@ fn or_dash<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
 }
 
 fn list_table(topics: &Vec<TopicView>) -> Table {
-    let mut table = Table::new(&["TOPIC", "PARTS", "RECORDS", "STORED", "STATE"]);
+    let mut table = Table::new(&["TOPIC", "PARTS", "CREATED", "STATE"]);
     for topic in topics {
         table.row(vec![
             topic.topic.clone(),
             grouped(u64::from(topic.partitions)),
-            or_dash(topic.records, grouped),
-            or_dash(topic.stored_bytes, bytes),
+            date(topic.created_at_ms),
             topic.state.clone(),
         ]);
     }
     table
+}
+
+/// Says what was done: the topic as data for a program, a sentence for a person.
+fn done(session: Session<'_>, topic: Topic, words: &str) -> Result<(), Stop> {
+    let view = TopicView::from(topic);
+    match session.output.shape {
+        Shape::Json => session.output.json(&view),
+        Shape::Table => {
+            let count = partitions_of(view.partitions);
+            session
+                .output
+                .say(&format!("{} {words} {count}", view.topic));
+            Ok(())
+        }
+    }
 }
 
 fn partition_table(topic: &TopicView) -> Table {
@@ -146,10 +161,7 @@ pub(crate) async fn run(session: Session<'_>, command: &Topics) -> Result<(), St
                 let created = admin.create_topic(topic, partitions.unwrap_or(0)).await;
                 let created = created
                     .map_err(|error| Failure::from_sdk("cannot create the topic", topic, &error))?;
-                let (name, count) = (&created.name, created.partitions);
-                session
-                    .output
-                    .say(&format!("created {name} with {}", partitions_of(count)));
+                done(session, created, "is created with")?;
             }
             Ok(())
         }
@@ -170,11 +182,7 @@ pub(crate) async fn run(session: Session<'_>, command: &Topics) -> Result<(), St
             let grown = grown.map_err(|error| {
                 Failure::from_sdk("cannot change the partitions", topic, &error)
             })?;
-            let count = partitions_of(grown.partitions);
-            session
-                .output
-                .say(&format!("{} has {count} now", grown.name));
-            Ok(())
+            done(session, grown, "now has")
         }
     }
 }

@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Address,
     /// "auto" or `host:port`.
     Advertise,
+    /// A level, or levels of modules, separated by commas.
+    Level,
     /// One of these.
     OneOf(&'static [&'static str]),
 }
@@ -149,7 +151,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key(
         "log.level",
-        Kind::Text,
+        Kind::Level,
         "error | warn | info | debug | trace, also per module: info,hulse=debug",
     ),
     key("log.format", Kind::OneOf(&["text", "json"]), "text | json"),
@@ -225,6 +227,18 @@ fn host_and_port(text: &str) -> Result<(), String> {
     }
 }
 
+/// `info`, or `info,hulse=debug`.
+fn levels(text: &str) -> Result<(), String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    for part in text.split(',') {
+        let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
+        if !LEVELS.contains(&level.trim()) {
+            return Err(format!("{level:?} is none of: {}", LEVELS.join(", ")));
+        }
+    }
+    Ok(())
+}
+
 fn count(value: &Value) -> Result<u64, String> {
     value
         .to_num()
@@ -271,6 +285,7 @@ impl Kind {
                 "auto" => Ok(()),
                 address => host_and_port(address),
             },
+            Self::Level => levels(text(value)?),
             Self::OneOf(names) => {
                 let found = text(value)?;
                 if names.contains(&found) {

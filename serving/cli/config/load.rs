@@ -234,7 +234,9 @@ fn single(place: Place, path: &str, value: Value) -> Layer {
 }
 
 fn from_variable(name: &str, text: &str, faults: &mut Vec<ConfigFault>) -> Option<Layer> {
-    if !name.starts_with(PREFIX) || TEST_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || OTHER_VARIABLES.contains(&name)
+    if !name.starts_with(PREFIX)
+        || TEST_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || OTHER_VARIABLES.contains(&name)
     {
         return None;
     }

@@ -20,5 +20,5 @@ mod units;
 pub(crate) use faults::ConfigFaults;
 pub(crate) use load::{Loaded, Sources, load};
 pub(crate) use model::Config;
-pub(crate) use reference::{reference, show};
+pub(crate) use reference::{reference, show, show_json};
 pub(crate) use units::{ByteSize, MemoryBudget, Period, SyncMode};

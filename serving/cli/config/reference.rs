@@ -43,6 +43,24 @@ pub(crate) fn show(loaded: &Loaded, origin: bool) -> String {
     text
 }
 
+/// The values in force and where each comes from, by key.
+pub(crate) fn show_json(loaded: &Loaded) -> serde_json::Value {
+    let values = Figment::from(Serialized::defaults(&loaded.config));
+    let one = |key: &keys::Key| {
+        let value = values.find_value(key.path);
+        let value = value.expect("the table of keys names fields; a test compares them");
+        let origin = loaded.origin(key.path).to_string();
+        (
+            key.path.to_owned(),
+            serde_json::json!({ "value": value, "origin": origin }),
+        )
+    };
+    KEYS.iter()
+        .map(one)
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
 fn by_table(text: &mut String, mut write: impl FnMut(&mut String, &str, &keys::Key)) {
     let mut table = "";
     for key in KEYS {

@@ -153,6 +153,10 @@ fn value_outside_its_bounds_or_of_the_wrong_kind_is_refused() {
             "listen.grpc's address too",
         ),
         ("listen.advertise = \"here\"", "not host:port"),
+        (
+            "log.level = \"info,hulse=loud\"",
+            "\"loud\" is none of: off, error",
+        ),
         ("log.format = \"xml\"", "none of: text, json"),
         ("node.name = \"a b\"", "only [A-Za-z0-9._-]"),
         ("node.data_dir = \"\"", "must not be empty"),

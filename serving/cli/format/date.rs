@@ -102,6 +102,13 @@ pub(super) fn strftime(ms: TimestampMs, pattern: &str, out: &mut String) {
     }
 }
 
+/// A time for a person.
+pub(crate) fn date(ms: TimestampMs) -> String {
+    let mut text = String::new();
+    strftime(ms, "%FT%TZ", &mut text);
+    text
+}
+
 /// Reads `2013-01-01`, `2013-01-01T10:00:00Z` or `…+02:00`, with or without a fraction; `None` for anything else.
 pub(crate) fn parse_rfc3339(text: &str) -> Option<TimestampMs> {
     if !text.is_ascii() {

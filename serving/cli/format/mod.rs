@@ -11,7 +11,7 @@ mod scan;
 mod tests;
 
 pub(crate) use compile::FormatError;
-pub(crate) use date::parse_rfc3339;
+pub(crate) use date::{date, parse_rfc3339};
 pub(crate) use print::{HeaderView, Printer, RecordView, json_record};
 pub(crate) use scan::{Scanned, Scanner, find, split_header};
 

@@ -59,7 +59,10 @@ impl BookieDirectory for LocalBookies {
     }
 }
 
-fn decode<T: hulse_proto::wire::Message + Default>(key: &str, value: bytes::Bytes) -> Result<T, MetadataError> {
+fn decode<T: hulse_proto::wire::Message + Default>(
+    key: &str,
+    value: bytes::Bytes,
+) -> Result<T, MetadataError> {
     T::decode(value).map_err(|error| MetadataError::Corrupt {
         why: format!("{key}: {error}"),
     })

@@ -16,9 +16,9 @@ use bookie_node::{BookieNode, NodeConfig, NodeMetrics, NodeSeams, OsDisk};
 use hulse_proto::bookie::BookieCalls;
 use hulse_proto::id::{CellId, NodeName};
 use hulse_proto::time::WallClock;
+use hulse_proto::wire::Message as _;
 use hulse_proto::wire::metadata as wire;
 use prometheus_client::registry::Registry;
-use hulse_proto::wire::Message as _;
 use rand::{RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
 use serving_broker::{
