@@ -50,7 +50,7 @@ pub(crate) enum Cause {
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A lane was opened for [`LaneCore::identity`].
+    /// A lane was opened for [`super::core::LaneCore::identity`].
     Opened {
         last_epoch: i32,
         last_sequence: i32,
