@@ -6,6 +6,9 @@
 //! that a seed decides everything.
 
 mod ledger;
+mod mutants;
+mod partition;
+mod traces;
 
 use tests_harness::Suite;
 
@@ -26,7 +29,20 @@ fn no_confirmed_entry_is_lost() {
     LEDGER.run(&LEDGER_POINTS.map(tests_harness::CrashPoint));
 }
 
+/// The suite of brokers and their partition.
+const PARTITION: Suite = Suite {
+    name: "no_acknowledged_record_is_lost_or_doubled",
+    kept: SEEDS,
+    run: partition::run,
+};
+
+#[test]
+fn no_acknowledged_record_is_lost_or_doubled() {
+    PARTITION.run(&[]);
+}
+
 #[test]
 fn same_seed_gives_the_same_trace() {
     LEDGER.repeats(20);
+    PARTITION.repeats(20);
 }

@@ -11,6 +11,7 @@
 //! Reading order: [`seed`], [`process`], [`network`], [`bookie`], [`metadata`], [`world`], [`truth`], [`runner`].
 
 pub mod bookie;
+pub mod broker;
 pub mod chaos;
 pub mod clock;
 pub mod crash_point;
@@ -18,6 +19,8 @@ pub mod directory;
 pub mod metadata;
 pub mod network;
 pub mod process;
+pub mod producer;
+pub mod reader;
 pub mod report;
 pub mod runner;
 pub mod seed;
@@ -27,8 +30,10 @@ pub mod violations;
 pub mod world;
 
 pub use bookie::{Lie, PowerLoss, SimBookie};
+pub use broker::{BrokerSizes, Cluster, SimBroker};
 pub use crash_point::{CrashPoint, Hits};
 pub use process::Process;
+pub use producer::{Manner, Producer};
 pub use report::report;
 pub use runner::{Run, Suite, runtime};
 pub use seed::Seeds;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hulse_proto::id::{EntryId, LedgerId};
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// What is asked, or answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,7 +99,7 @@ struct Plan {
 #[derive(Clone)]
 pub struct Network {
     plan: Arc<Mutex<Plan>>,
-    released: Arc<watch::Sender<u64>>,
+    released: Arc<Notify>,
 }
 
 impl Network {
@@ -112,7 +112,7 @@ impl Network {
                 script: None,
                 cuts: BTreeSet::new(),
             })),
-            released: Arc::new(watch::Sender::new(0)),
+            released: Arc::default(),
         }
     }
 
@@ -152,14 +152,12 @@ impl Network {
 
     /// Lets every held message go.
     pub fn release(&self) {
-        self.released.send_modify(|n| *n += 1);
+        self.released.notify_waiters();
     }
 
     /// Waits for the next [`Network::release`].
     pub async fn held(&self) {
-        let mut released = self.released.subscribe();
-        // The sender lives as long as this network.
-        let _ = released.changed().await;
+        self.released.notified().await;
     }
 
     /// Decides about one message.

@@ -3,9 +3,9 @@
 //! Tasks of a killed process may still run, but nothing they do reaches anyone, and nothing reaches them.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
@@ -18,7 +18,14 @@ enum Life {
 #[derive(Debug, Clone)]
 pub struct Process {
     name: Arc<str>,
-    life: Arc<watch::Sender<Life>>,
+    shared: Arc<Shared>,
+}
+
+/// Not a watch channel: that wakes its waiters in a random order.
+#[derive(Debug)]
+struct Shared {
+    life: Mutex<Life>,
+    turned: Notify,
 }
 
 impl Process {
@@ -26,7 +33,10 @@ impl Process {
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
-            life: Arc::new(watch::Sender::new(Life::Running)),
+            shared: Arc::new(Shared {
+                life: Mutex::new(Life::Running),
+                turned: Notify::new(),
+            }),
         }
     }
 
@@ -35,9 +45,17 @@ impl Process {
         &self.name
     }
 
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.shared
+            .life
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// SIGKILL.
     pub fn kill(&self) {
-        self.life.send_replace(Life::Dead);
+        *self.life() = Life::Dead;
+        self.shared.turned.notify_waiters();
     }
 
     /// SIGSTOP, as the world sees it: silent for a while. A dead one stays dead.
@@ -51,37 +69,42 @@ impl Process {
     }
 
     fn turn(&self, from: Life, to: Life) {
-        self.life.send_if_modified(|life| {
-            let turns = *life == from;
-            if turns {
-                *life = to;
-            }
-            turns
-        });
+        let mut life = self.life();
+        if *life == from {
+            *life = to;
+            drop(life);
+            self.shared.turned.notify_waiters();
+        }
     }
 
     /// True after [`Process::kill`].
     pub fn is_dead(&self) -> bool {
-        *self.life.borrow() == Life::Dead
+        *self.life() == Life::Dead
     }
 
     /// True when it neither is paused nor dead.
     pub fn is_running(&self) -> bool {
-        *self.life.borrow() == Life::Running
+        *self.life() == Life::Running
+    }
+
+    async fn until(&self, wanted: Life) {
+        loop {
+            let turned = self.shared.turned.notified();
+            if *self.life() == wanted {
+                return;
+            }
+            turned.await;
+        }
     }
 
     /// Waits until it runs; for ever when it is dead.
     pub async fn running(&self) {
-        let mut life = self.life.subscribe();
-        // The sender lives as long as this process.
-        let _ = life.wait_for(|life| *life == Life::Running).await;
+        self.until(Life::Running).await;
     }
 
     /// Waits for its death.
     pub async fn dead(&self) {
-        let mut life = self.life.subscribe();
-        // The sender lives as long as this process.
-        let _ = life.wait_for(|life| *life == Life::Dead).await;
+        self.until(Life::Dead).await;
     }
 
     /// What somebody outside hears of work inside: `None` when the process died first.

@@ -9,3 +9,4 @@ mod recoverer;
 mod writer;
 
 pub use plan::{run, run_with};
+pub use writer::entry;

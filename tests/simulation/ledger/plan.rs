@@ -71,7 +71,7 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
     chaos.begin(world);
     let (book, victims) = (Book::default(), Victims::default());
     let writers = start_writers(world, &book, &victims, &mut rng);
-    for number in 0..rng.random_range(0..3) {
+    for number in 0..rng.random_range(0..5) {
         let process = Process::new(format!("r{number}"));
         victims
             .lock()
@@ -103,7 +103,7 @@ fn start_writers(
             process: process.clone(),
             book: book.clone(),
             rng: world.seeds.stream(process.name()),
-            appends: rng.random_range(1..50),
+            appends: rng.random_range(1..200),
             pause_ms: *[2, 60, 300].choose(rng).expect("three paces"),
         };
         (process, tokio::spawn(writer.run()))

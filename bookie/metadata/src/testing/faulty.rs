@@ -1,12 +1,13 @@
 //! [`FaultyStore`].
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::fate::{Call, Fate, FaultRates, Late};
@@ -34,7 +35,9 @@ impl<S: ?Sized> Clone for FaultyStore<S> {
 
 struct Inner<S: ?Sized> {
     plan: Mutex<Plan>,
-    silent: watch::Sender<bool>,
+    /// With `spoken`, and not a watch channel: that wakes its waiters in a random order, and a seed decides everything here.
+    silent: AtomicBool,
+    spoken: Notify,
     store: Arc<S>,
 }
 
@@ -102,7 +105,8 @@ impl<S: MetadataStore + ?Sized> FaultyStore<S> {
         Self {
             inner: Arc::new(Inner {
                 plan: Mutex::new(Plan::default()),
-                silent: watch::Sender::new(false),
+                silent: AtomicBool::new(false),
+                spoken: Notify::new(),
                 store,
             }),
         }
@@ -141,12 +145,13 @@ impl<S: MetadataStore + ?Sized> FaultyStore<S> {
 
     /// From now on nothing answers, until [`FaultyStore::speak`]; then waiting calls go on.
     pub fn silence(&self) {
-        self.inner.silent.send_replace(true);
+        self.inner.silent.store(true, Ordering::SeqCst);
     }
 
     /// Ends the silence.
     pub fn speak(&self) {
-        self.inner.silent.send_replace(false);
+        self.inner.silent.store(false, Ordering::SeqCst);
+        self.inner.spoken.notify_waiters();
     }
 
     /// Late transactions that have not landed, those with a time excepted.
@@ -177,9 +182,13 @@ impl<S: MetadataStore + ?Sized> FaultyStore<S> {
     }
 
     async fn spoken(&self) {
-        let mut silent = self.inner.silent.subscribe();
-        // The sender lives as long as this store.
-        let _ = silent.wait_for(|silent| !silent).await;
+        loop {
+            let spoken = self.inner.spoken.notified();
+            if !self.inner.silent.load(Ordering::SeqCst) {
+                return;
+            }
+            spoken.await;
+        }
     }
 
     /// Makes a call that has no late form.

@@ -1,0 +1,273 @@
+//! Two brokers over one cell, and who is believed to own the partition. The real partitions, without their listener.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{NodeName, Offset, OwnerEpoch, PartitionId, TopicId};
+use rand::Rng;
+use rand_chacha::ChaCha12Rng;
+use serving_broker::{BrokerConfig, PartitionHandle, Partitions, PartitionsConfig};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::chaos::Victims;
+use crate::process::Process;
+use crate::trace;
+use crate::truth::Truth;
+use crate::world::World;
+
+/// How long anyone waits for a broker to open a partition.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// One boot of a broker.
+pub struct SimBroker {
+    /// Its process.
+    pub process: Process,
+    /// What it serves.
+    pub partitions: Partitions,
+}
+
+/// Sizes that a run draws.
+#[derive(Debug, Clone, Copy)]
+pub struct BrokerSizes {
+    /// A log ledger is rolled at this size.
+    pub roll_bytes: u64,
+    /// A log ledger with data is rolled at this age.
+    pub roll_age: Duration,
+    /// Bytes of recent entries in memory; small, so that reads reach the bookies.
+    pub tail_bytes: usize,
+}
+
+impl SimBroker {
+    /// A fresh process of this name.
+    pub fn start(world: &World, name: &str, boot: u32, sizes: BrokerSizes) -> Arc<Self> {
+        let process = Process::new(format!("{name}.{boot}"));
+        let node = NodeName::new(name).expect("a short name is a name");
+        let mut config = BrokerConfig::new(node, "nowhere:1");
+        config.ledger_roll_bytes = sizes.roll_bytes;
+        config.ledger_roll_age = sizes.roll_age;
+        config.tail_cache_bytes = sizes.tail_bytes;
+        let parts = PartitionsConfig {
+            metadata: world.metadata(&process),
+            client: world.client(&process),
+            clock: world.clock.clone(),
+            boot: world.seeds.id(process.name()),
+        };
+        let partitions = Partitions::new(&config, parts);
+        trace!(world.trace, "{} starts", process.name());
+        Arc::new(Self {
+            process,
+            partitions,
+        })
+    }
+
+    /// Asks it to open the partition; `None`: no answer.
+    pub async fn open(&self, partition: PartitionId) -> Option<Result<PartitionHandle, Fault>> {
+        let open = self.process.heard(self.partitions.open(partition));
+        timeout(OPEN_TIMEOUT, open).await.ok().flatten()
+    }
+}
+
+/// First and highest high watermark seen of each epoch.
+type Waters = BTreeMap<OwnerEpoch, (Offset, Offset)>;
+
+/// Two brokers, one partition.
+pub struct Cluster {
+    /// The world.
+    pub world: Arc<World>,
+    /// The partition.
+    pub partition: PartitionId,
+    /// What clients sent, heard and saw.
+    pub truth: Mutex<Truth>,
+    sizes: BrokerSizes,
+    brokers: Mutex<Vec<Arc<SimBroker>>>,
+    boots: AtomicU32,
+    preferred: AtomicUsize,
+    waters: Mutex<Waters>,
+    /// The topic is marked as deleted: nobody opens it any more.
+    deleting: AtomicBool,
+    /// Its deletion is complete: nobody may be told that something was stored.
+    deleted: AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cluster {
+    /// Both brokers, just started.
+    pub fn start(world: &Arc<World>, sizes: BrokerSizes) -> Arc<Self> {
+        let topic = TopicId(world.seeds.id("topic"));
+        let brokers = ["b0", "b1"].map(|name| SimBroker::start(world, name, 0, sizes));
+        Arc::new(Self {
+            world: world.clone(),
+            partition: PartitionId { topic, index: 0 },
+            truth: Mutex::default(),
+            sizes,
+            brokers: Mutex::new(brokers.into()),
+            boots: AtomicU32::new(1),
+            preferred: AtomicUsize::new(0),
+            waters: Mutex::default(),
+            deleting: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
+        })
+    }
+
+    /// The truth file.
+    pub fn truth(&self) -> MutexGuard<'_, Truth> {
+        locked(&self.truth)
+    }
+
+    /// A broker, by its place.
+    pub fn broker(&self, place: usize) -> Arc<SimBroker> {
+        locked(&self.brokers)[place % 2].clone()
+    }
+
+    /// Clients turn to this broker from now on.
+    pub fn prefer(&self, place: usize) {
+        self.preferred.store(place, Ordering::Relaxed);
+    }
+
+    /// A new process in the place of a broker; the old one is killed.
+    pub fn replace(&self, place: usize) -> Arc<SimBroker> {
+        let boot = self.boots.fetch_add(1, Ordering::Relaxed);
+        let fresh = SimBroker::start(&self.world, &format!("b{}", place % 2), boot, self.sizes);
+        let old = std::mem::replace(&mut locked(&self.brokers)[place % 2], fresh.clone());
+        old.process.kill();
+        fresh
+    }
+
+    /// True once the topic is marked.
+    pub fn is_deleting(&self) -> bool {
+        self.deleting.load(Ordering::Relaxed)
+    }
+
+    /// True once its deletion is complete.
+    pub fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::Relaxed)
+    }
+
+    /// The broker that a client believes to be the owner, opened; `None`: try again later.
+    pub async fn route(&self, stale: bool) -> Option<(Arc<SimBroker>, PartitionHandle)> {
+        if self.is_deleting() {
+            return None;
+        }
+        let place = self.preferred.load(Ordering::Relaxed) + usize::from(stale);
+        let broker = self.broker(place);
+        match broker.open(self.partition).await? {
+            Ok(handle) => {
+                self.see(&handle);
+                Some((broker, handle))
+            }
+            Err(fault) => {
+                trace!(
+                    self.world.trace,
+                    "{} does not open: {fault}",
+                    broker.process.name()
+                );
+                let hard = matches!(fault.reason, Reason::DataDamaged | Reason::Internal);
+                self.world
+                    .violations
+                    .check(!hard, || format!("opening failed hard: {fault}"));
+                None
+            }
+        }
+    }
+
+    /// Notes a high watermark: within one epoch it never goes back.
+    pub fn see(&self, handle: &PartitionHandle) {
+        let (epoch, now) = (handle.leader_epoch(), handle.offsets().high_watermark);
+        let mut waters = locked(&self.waters);
+        let (_, highest) = waters.entry(epoch).or_insert((now, now));
+        let before = *highest;
+        *highest = before.max(now);
+        drop(waters);
+        self.world.violations.check(now >= before, || {
+            format!("high watermark of epoch {epoch} went from {before} to {now}")
+        });
+    }
+
+    /// No epoch began below what an earlier one had shown.
+    pub fn check_waters(&self) {
+        let waters = locked(&self.waters);
+        let mut highest = Offset(0);
+        for (epoch, (first, last)) in waters.iter() {
+            self.world.violations.check(*first >= highest, || {
+                format!("epoch {epoch} began at {first}, an earlier one had shown {highest}")
+            });
+            highest = highest.max(*last);
+        }
+    }
+
+    /// Replaces dead brokers, moves clients to and fro and stops brokers in good order, for this long.
+    pub async fn run(self: Arc<Self>, mut rng: ChaCha12Rng, victims: Victims, time: Duration) {
+        let end = Instant::now() + time;
+        let moves = rng.random_range(0..25);
+        while Instant::now() < end {
+            sleep(Duration::from_millis(rng.random_range(20..400))).await;
+            for place in 0..2 {
+                if self.broker(place).process.is_dead() && rng.random_bool(0.5) {
+                    locked(&victims).push(self.replace(place).process.clone());
+                }
+            }
+            if rng.random_range(0..100) < moves {
+                self.prefer(rng.random_range(0..2));
+            }
+            if rng.random_range(0..100) < 3 {
+                let broker = self.broker(rng.random_range(0..2));
+                trace!(
+                    self.world.trace,
+                    "{} is told to stop",
+                    broker.process.name()
+                );
+                tokio::spawn(async move {
+                    let closing = broker.process.heard(broker.partitions.close_all());
+                    // One that cannot finish is killed, as by any supervisor.
+                    let _ = timeout(Duration::from_secs(3), closing).await;
+                    broker.process.kill();
+                });
+            }
+        }
+    }
+
+    /// Deletes the topic as its broker would: mark, tell each broker, remove. Repeats until it is done.
+    pub async fn delete(self: Arc<Self>) {
+        self.deleting.store(true, Ordering::Relaxed);
+        trace!(self.world.trace, "the topic is marked as deleted");
+        let told = |place: usize| {
+            let broker = self.broker(place);
+            let partition = self.partition;
+            async move {
+                let gone = Fault::new(Reason::TopicDeleting, "the topic is being deleted");
+                let close = broker
+                    .process
+                    .heard(broker.partitions.close(partition, gone));
+                // One that does not hear it now finds its ledgers gone.
+                let _ = timeout(Duration::from_secs(2), close).await;
+            }
+        };
+        futures::future::join_all([told(0), told(1)]).await;
+        let mut tries = 0;
+        loop {
+            let broker = self.broker(tries);
+            let delete = broker
+                .process
+                .heard(broker.partitions.delete_data(self.partition));
+            match timeout(Duration::from_secs(30), delete)
+                .await
+                .ok()
+                .flatten()
+            {
+                Some(Ok(())) => break,
+                Some(Err(fault)) => trace!(self.world.trace, "deletion stopped: {fault}"),
+                None => trace!(self.world.trace, "deletion was not answered"),
+            }
+            tries += 1;
+            sleep(Duration::from_millis(200)).await;
+        }
+        self.deleted.store(true, Ordering::Relaxed);
+        trace!(self.world.trace, "the topic is deleted");
+    }
+}

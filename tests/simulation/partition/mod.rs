@@ -1,0 +1,5 @@
+//! A partition under fire: two brokers that take it from each other, producers that resend, readers that follow.
+
+mod plan;
+
+pub use plan::{run, run_with};

@@ -1,0 +1,235 @@
+//! One run: draws its shape, lets it go wrong, heals the world, reads everything back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bookie_metadata::list_all;
+use hulse_proto::bookie::{Address, ReadClass, ReadRequest};
+use hulse_proto::id::{EntryId, LedgerId};
+use hulse_proto::ledger::Quorums;
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use rand_chacha::ChaCha12Rng;
+use tests_harness::chaos::{Chaos, Victims};
+use tests_harness::reader::{follow, read_all};
+use tests_harness::{
+    BrokerSizes, Cluster, Lie, Manner, Producer, Run, SimBroker, World, WorldSetup, runtime, trace,
+};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// E, Qw, Qa, most often first.
+const QUORUMS: [(u32, u32, u32); 4] = [(1, 1, 1), (3, 3, 2), (1, 1, 1), (3, 3, 2)];
+/// Virtual time under fire.
+const FIRE: Duration = Duration::from_secs(8);
+/// Producers are done this long after the world healed.
+const HEALED: Duration = Duration::from_secs(120);
+/// Tries to open the partition in a healed world.
+const OPEN_TRIES: u32 = 20;
+
+/// One seed.
+pub fn run(seed: u64, whole: bool) -> Run {
+    run_with(seed, whole, None)
+}
+
+/// One seed, with a mutant.
+pub fn run_with(seed: u64, whole_trace: bool, lie: Option<Lie>) -> Run {
+    let mut rng = tests_harness::Seeds(seed).stream("plan");
+    let (ensemble, write, ack) = *QUORUMS.choose(&mut rng).expect("there are quorums");
+    let quorums = Quorums {
+        ensemble,
+        write,
+        ack,
+    };
+    let bookies = ensemble + rng.random_range(0..2);
+    runtime().block_on(async move {
+        let setup = WorldSetup {
+            seed,
+            whole_trace,
+            quorums,
+            bookies,
+            lie,
+        };
+        let world = Arc::new(World::new(setup));
+        play(&world, rng).await
+    })
+}
+
+async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
+    let mut chaos = Chaos::draw(world.seeds.stream("chaos"));
+    chaos.arm(world);
+    world.start_bookies().await;
+    chaos.begin(world);
+    let cluster = Cluster::start(world, sizes(&mut rng));
+    let victims = Victims::default();
+    for place in 0..2 {
+        let process = cluster.broker(place).process.clone();
+        victims
+            .lock()
+            .expect("no panic under this lock")
+            .push(process);
+    }
+    let producers = start_producers(&cluster, &mut rng);
+    let pause = Duration::from_millis(rng.random_range(10..400));
+    tokio::spawn(follow(cluster.clone(), pause));
+    let deletion = rng.random_bool(0.12).then(|| {
+        let (cluster, wait) = (cluster.clone(), rng.random_range(500..8_000));
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(wait)).await;
+            cluster.delete().await;
+        })
+    });
+    let events = world.seeds.stream("cluster");
+    tokio::spawn(cluster.clone().run(events, victims.clone(), FIRE));
+    chaos.run(world, &victims, FIRE).await;
+    world.heal().await;
+    for place in 0..2 {
+        let broker = cluster.broker(place);
+        broker.process.resume();
+        if broker.process.is_dead() {
+            cluster.replace(place);
+        }
+    }
+    wait_for(world, producers).await;
+    match deletion {
+        Some(deletion) => judge_deletion(&cluster, deletion).await,
+        None => finish(&cluster).await,
+    }
+}
+
+fn sizes(rng: &mut ChaCha12Rng) -> BrokerSizes {
+    BrokerSizes {
+        roll_bytes: *[600, 4_000, 30_000, 1 << 30]
+            .choose(rng)
+            .expect("four sizes"),
+        roll_age: Duration::from_millis(rng.random_range(1_500..60_000)),
+        tail_bytes: *[0, 2_000, 1 << 20].choose(rng).expect("three sizes"),
+    }
+}
+
+fn start_producers(cluster: &Arc<Cluster>, rng: &mut ChaCha12Rng) -> Vec<JoinHandle<()>> {
+    let count = rng.random_range(1..4);
+    let start = |number: u32| {
+        let manner = Manner {
+            number,
+            idempotent: number == 0 || rng.random_bool(0.7),
+            batches: rng.random_range(5..120),
+            pause_ms: *[0, 30, 200].choose(rng).expect("three paces"),
+            gives_up: rng.random_bool(0.2),
+            echoes: rng.random_bool(0.3),
+        };
+        tokio::spawn(Producer::new(cluster, manner).run())
+    };
+    (0..count).map(start).collect()
+}
+
+async fn wait_for(world: &Arc<World>, producers: Vec<JoinHandle<()>>) {
+    let all = futures::future::join_all(producers);
+    match timeout(HEALED, all).await {
+        Ok(ended) => {
+            let panics = ended.iter().filter(|end| end.is_err()).count();
+            world
+                .violations
+                .check(panics == 0, || format!("{panics} producers panicked"));
+        }
+        Err(_) => world.violations.add("STUCK: a producer in a healed world"),
+    }
+}
+
+/// Kills both brokers, opens the partition on a third and judges what it shows.
+async fn finish(cluster: &Arc<Cluster>) -> Run {
+    let world = &cluster.world;
+    for place in 0..2 {
+        cluster.broker(place).process.kill();
+    }
+    let sizes = BrokerSizes {
+        roll_bytes: 1 << 30,
+        roll_age: Duration::from_secs(3600),
+        tail_bytes: 0,
+    };
+    let broker = SimBroker::start(world, "final", 0, sizes);
+    let mut last = None;
+    for _ in 0..OPEN_TRIES {
+        match broker.partitions.open(cluster.partition).await {
+            Ok(handle) => {
+                cluster.see(&handle);
+                match read_all(cluster, &handle).await {
+                    Ok(log) => {
+                        let truth = cluster.truth();
+                        for violation in truth.check(&log) {
+                            world.violations.add(format!("{violation:?}"));
+                        }
+                    }
+                    Err(fault) => world
+                        .violations
+                        .add(format!("cannot be read back: {fault}")),
+                }
+                last = None;
+                break;
+            }
+            Err(fault) => last = Some(fault),
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+    if let Some(fault) = last {
+        world
+            .violations
+            .add(format!("STUCK: does not open in a healed world: {fault}"));
+    }
+    cluster.check_waters();
+    world.check_copies();
+    let stored = cluster.truth().stored() as u64;
+    world.finish(stored)
+}
+
+/// After a deletion nothing is left: no key, no entry, no answer.
+async fn judge_deletion(cluster: &Arc<Cluster>, deletion: JoinHandle<()>) -> Run {
+    let world = &cluster.world;
+    if timeout(HEALED, deletion).await.is_err() {
+        world
+            .violations
+            .add("STUCK: the topic is not deleted in a healed world");
+    }
+    // Whoever has not heard of it yet finds out by its own time-outs.
+    sleep(Duration::from_secs(10)).await;
+    for prefix in ["ledger/", "chain/", "part/"] {
+        let left = list_all(&*world.store, prefix).await.unwrap_or_default();
+        let keys: Vec<String> = left.into_iter().map(|item| item.key).collect();
+        world.violations.check(keys.is_empty(), || {
+            format!("left after the deletion: {keys:?}")
+        });
+    }
+    for number in 1..200 {
+        let held = world
+            .bookies
+            .iter()
+            .filter(|bookie| holds(world, bookie, LedgerId(number)));
+        let held = held.count();
+        if held > 0 {
+            trace!(world.trace, "{held} bookies still hold ledger {number}");
+        }
+        world.violations.check(held == 0, || {
+            format!("{held} bookies still hold entries of deleted ledger {number}")
+        });
+    }
+    let stored = cluster.truth().stored() as u64;
+    world.finish(stored)
+}
+
+fn holds(world: &World, bookie: &tests_harness::SimBookie, ledger: LedgerId) -> bool {
+    let Some(member) = bookie.member() else {
+        return false;
+    };
+    let read = ReadRequest {
+        to: Address {
+            cell: world.cell,
+            incarnation: member.incarnation,
+            ledger,
+        },
+        first: EntryId(0),
+        end: EntryId(1),
+        max_bytes: 1,
+        class: ReadClass::CatchUp,
+    };
+    bookie.look(&read).is_ok()
+}
