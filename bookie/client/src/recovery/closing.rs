@@ -16,7 +16,7 @@ impl RecoveryCore {
             .expect("set when the start is committed");
         let mut fragments = open.fragments.clone();
         // Only a recorded loss can reach below the last fragment.
-        fragments.retain(|fragment| fragment.first < end || fragment.first == EntryId(0));
+        fragments.retain(|fragment| fragment.first <= end);
         let closed = LedgerMetadata {
             state: LedgerState::Closed,
             recovery_nonce: self.config.nonces[1],

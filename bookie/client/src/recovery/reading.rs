@@ -353,12 +353,21 @@ impl RecoveryCore {
     /// What each member said of the entry that is to be decided.
     pub(super) fn reading_answers(&self) -> MemberAnswers {
         let entry = self.undecided();
-        let ensemble = &self.ledger().fragment_of(entry).ensemble;
+        let ensemble = self.ensemble_of(entry);
         match (self.reads.get(&entry), self.writes.get(&entry)) {
             (Some(reads), _) => answers_of(&reads.asked, ensemble),
             (None, Some(write)) => answers_of(&write.copies, ensemble),
             (None, None) => MemberAnswers::default(),
         }
+    }
+
+    /// Who may hold an entry: the frozen ensemble, and below it that of its own fragment (only the anchor lies there).
+    fn ensemble_of(&self, entry: EntryId) -> &[Member] {
+        #[cfg(any(test, feature = "testing"))]
+        if self.config.mutant == Some(crate::testing::Mutant::RecoverFromZero) {
+            return &self.ledger().last_fragment().ensemble;
+        }
+        &self.ledger().fragment_of(entry).ensemble
     }
 
     /// The entry that the attempt waits for.
@@ -404,7 +413,7 @@ impl RecoveryCore {
             }
         }
         for (entry, position) in due {
-            let member: Member = self.ledger().fragment_of(entry).ensemble[position].clone();
+            let member = self.ensemble_of(entry)[position].clone();
             let to = self.address(&member);
             let ask = BookieAsk::Read(RecoveryReadRequest { to, token, entry });
             effects.push(RecoveryEffect::Ask {

@@ -304,11 +304,12 @@ impl MemoryLedgers {
         self.ledgers.get(&ledger).is_some_and(|state| state.deleted)
     }
 
-    /// Loses the entries from `from` on, as a crash does, and is in limbo from then on.
+    /// Loses the fence and the entries from `from` on, as a crash does, and is in limbo from then on.
     pub fn lose_from(&mut self, ledger: LedgerId, from: EntryId, limbo: Limbo) {
         let state = self.ledgers.entry(ledger).or_default();
         state.entries.split_off(&from);
         state.confirmed_end = state.confirmed_end.min(from);
+        state.fence = FenceToken(0);
         state.limbo = limbo;
     }
 

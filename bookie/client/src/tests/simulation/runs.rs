@@ -33,6 +33,10 @@ fn all_hold(setup: Setup, count: u64) {
         );
         confirmed_sum += confirmed;
     }
+    println!(
+        "{count} seeds of {:?}: {confirmed_sum} entries confirmed",
+        setup.quorums
+    );
     // A run in which nothing is ever confirmed shows nothing.
     assert!(
         confirmed_sum > count,
