@@ -85,7 +85,7 @@ impl LaneTask {
             let wake_at = self.wake_at(now);
             tokio::select! {
                 biased;
-                () = self.shared.stop.cancelled() => return self.give_up(),
+                () = self.shared.stop.cancelled() => return,
                 down = next_down(&mut self.link) => self.on_down(down),
                 link = next_link(&mut self.connecting) => self.on_connected(link),
                 () = self.queue.wake.notified() => {}
@@ -256,10 +256,13 @@ impl LaneTask {
             }
             Down::Flushed { seq } => self.barriers.passed(seq),
             Down::Moved(owner) => {
+                let owner_known = owner.is_some();
                 if let Some(owner) = owner {
                     self.shared.topic.moved(self.partition, owner);
                 }
+                // A server's word is tried before a look-up.
                 self.lose_link(None);
+                self.resolve = !owner_known;
             }
             Down::Fenced(fault) if fault.kind() == ErrorKind::Fenced => {
                 self.shared.fail(fault.into());
@@ -392,12 +395,24 @@ impl LaneTask {
         }
     }
 
-    /// The producer was dropped or stopped.
-    fn give_up(mut self) {
+    fn give_up(&mut self) {
         let error = self.shared.closed_error();
         self.queue.close(error.clone());
         self.take_requests();
         self.fail_all(&error);
+    }
+}
+
+impl Drop for LaneTask {
+    /// However the task ends (producer dropped or stopped, runtime shut down, a bug), nobody waits for ever.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.fail(Error::local(
+                ErrorKind::Internal,
+                "a bug ended this producer; report it and make a new one",
+            ));
+        }
+        self.give_up();
     }
 }
 

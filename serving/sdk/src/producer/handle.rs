@@ -104,6 +104,11 @@ impl Producer {
     /// What failed since the last `flush` of records whose tickets were dropped ([`Error::lost_tickets`]). Failures of awaited tickets are
     /// theirs. Cancel-safe.
     pub async fn flush(&self) -> Result<(), Error> {
+        self.settle_queued().await;
+        self.inner.shared.losses.take()
+    }
+
+    async fn settle_queued(&self) {
         let queues: Vec<_> = self.inner.queues.iter().filter_map(OnceLock::get).collect();
         let youngest: Vec<_> = queues.iter().filter_map(|queue| queue.flush()).collect();
         for ticket in youngest {
@@ -118,30 +123,30 @@ impl Producer {
             let passed = futures::future::join_all(barriers);
             let _ = tokio::time::timeout(BARRIER_TIMEOUT, passed).await;
         }
-        self.inner.shared.losses.take()
     }
 
-    /// Refuses further records, sends what is queued and waits for its fate, at most for the delivery time-out. Every clone is
-    /// closed. Idempotent.
+    /// Sends what is queued, refuses further records and waits for every fate, at most for the delivery time-out. Every clone is
+    /// closed. May be called again.
     ///
     /// # Errors
-    /// What failed of records whose tickets were dropped since the last `flush`, or why the producer had stopped. Cancel-safe:
+    /// Why the producer had stopped, or what failed of records whose tickets were dropped since the last `flush`. Cancel-safe:
     /// called again it goes on waiting.
     pub async fn close(&self) -> Result<(), Error> {
         let shared = &self.inner.shared;
+        // While the lanes still take questions; what comes meanwhile is settled below.
+        self.settle_queued().await;
         let error = shared.closed_error();
         for slot in &self.inner.queues {
             // Begun here when it was not, so that no record slips in later.
             self.inner.queue_in(slot, 0, false).close(error.clone());
         }
-        let flushed = self.flush().await;
         shared.lanes.close();
         shared.lanes.wait().await;
         shared.memory.close();
-        flushed?;
+        let lost = shared.losses.take();
         match shared.fatal() {
             Some(error) => Err(error.clone()),
-            None => Ok(()),
+            None => lost,
         }
     }
 

@@ -61,8 +61,8 @@ struct State {
     /// Somebody waits: the growing batch goes as soon as there is room.
     flushing: bool,
     requests: Vec<Request>,
-    /// Fate of the youngest batch ever begun.
-    youngest: Option<Arc<BatchFate>>,
+    /// Fate of the batch that left last.
+    left: Option<Arc<BatchFate>>,
     closed: Option<Error>,
 }
 
@@ -132,7 +132,6 @@ impl Queue {
         let builder = BatchBuilder::new(self.batching.compression)?;
         let fate = BatchFate::new(self.partition, Arc::clone(&self.losses));
         state.seal();
-        state.youngest = Some(Arc::clone(&fate));
         state.growing = Some(Growing {
             builder,
             fate,
@@ -151,7 +150,6 @@ impl Queue {
         let fate = BatchFate::raw(self.partition, Arc::clone(&self.losses));
         fate.seal(Weight { records, cost: 0 });
         state.seal();
-        state.youngest = Some(Arc::clone(&fate));
         let ticket = fate.ticket(0);
         state.full.push_back(Sealed {
             content: Content::Raw(bytes),
@@ -183,11 +181,12 @@ impl Queue {
             }
             state.seal();
         }
-        let sealed = state.full.pop_front();
+        let sealed = state.full.pop_front()?;
         if state.full.is_empty() && state.growing.is_none() {
             state.flushing = false;
         }
-        sealed
+        state.left = Some(Arc::clone(&sealed.fate));
+        Some(sealed)
     }
 
     /// When the lane has something to do by time alone: a linger or a delivery time ends.
@@ -254,7 +253,10 @@ impl Queue {
     pub(super) fn flush(&self) -> Option<Ticket> {
         let mut state = self.lock();
         state.flushing = state.growing.is_some() || !state.full.is_empty();
-        let ticket = state.youngest.as_ref().map(BatchFate::watch);
+        let growing = state.growing.as_ref().map(|growing| &growing.fate);
+        let full = state.full.back().map(|sealed| &sealed.fate);
+        let youngest = growing.or(full).or(state.left.as_ref());
+        let ticket = youngest.map(BatchFate::watch);
         drop(state);
         self.wake.notify_one();
         ticket

@@ -173,5 +173,23 @@ async fn back_pressure_waits_and_try_send_does_not() {
         .await
         .unwrap_err();
     assert_eq!(too_large.reason(), Some(Reason::BatchTooLarge));
+    timeout(PATIENCE, producer.flush()).await.unwrap().unwrap();
     assert_eq!(producer.stats().unacked_bytes, 0);
+}
+
+#[tokio::test]
+async fn dropped_producer_leaves_nobody_waiting() {
+    let server = Server::start(1, 1).await;
+    server.set_faults(Faults {
+        cut_before: 1000,
+        ..Faults::default()
+    });
+    let client = client(&server);
+    let producer = client.producer("t").build().await.unwrap();
+    let tickets = send(&producer, 10).await;
+    drop(producer);
+    for ticket in tickets {
+        let error = timeout(PATIENCE, ticket).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+    }
 }
