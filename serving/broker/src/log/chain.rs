@@ -116,16 +116,22 @@ impl Chain {
         }
     }
 
-    /// The compares and writes that drop every link older than `keep_from`.
+    /// The compares and writes that drop every link before that of `keep_from`. By place, not by number: owners take their
+    /// ledgers' numbers from blocks of their own, so a later link may have a lower one.
     pub(crate) fn unlink_before(&self, keep_from: LedgerId) -> Txn {
         let mut txn = Txn::default();
+        if !self.links().any(|link| link.ledger == keep_from.0) {
+            return txn;
+        }
+        let mut reached = false;
         for chunk in &self.chunks {
-            let kept: Vec<ChainLink> = chunk
-                .links
-                .iter()
-                .filter(|link| link.ledger >= keep_from.0)
-                .copied()
-                .collect();
+            let mut kept = Vec::with_capacity(chunk.links.len());
+            for link in &chunk.links {
+                reached |= link.ledger == keep_from.0;
+                if reached {
+                    kept.push(*link);
+                }
+            }
             if kept.len() == chunk.links.len() {
                 continue;
             }
@@ -231,5 +237,22 @@ mod tests {
         let txn = chain(vec![vec![1, 2], vec![3, 4], vec![5]]).unlink_before(LedgerId(4));
         assert_eq!(txn.compares.len(), 2);
         assert!(matches!(txn.ops[..], [Op::Delete { .. }, Op::Put { .. }]));
+    }
+
+    #[test]
+    fn unlink_before_goes_by_place_and_not_by_number() {
+        let txn = chain(vec![vec![9, 17, 8]]).unlink_before(LedgerId(17));
+        let [Op::Put { value, .. }] = &txn.ops[..] else {
+            panic!("{txn:?}");
+        };
+        let kept = ChainChunk::decode(&value[..]).unwrap().links;
+        let kept: Vec<u64> = kept.iter().map(|link| link.ledger).collect();
+        assert_eq!(kept, [17, 8]);
+        assert!(
+            chain(vec![vec![17, 8]])
+                .unlink_before(LedgerId(17))
+                .ops
+                .is_empty()
+        );
     }
 }
