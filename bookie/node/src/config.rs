@@ -33,7 +33,8 @@ pub enum Threads {
         /// At least 1.
         readers: usize,
     },
-    /// Each call does its own work before it returns: one order of events, for simulation on a paused runtime.
+    /// Each call does its own work before it returns: one order of events, for simulation on a paused runtime
+    /// of one thread.
     Inline,
 }
 

@@ -271,16 +271,27 @@ impl StepNode {
     /// What an idle log does: the mark, and the next file in advance.
     pub fn idle(&mut self) -> StepOutput {
         let mut effects = Vec::new();
-        let marked = match self.driver.wants_mark() {
-            true => self.driver.mark(),
-            false => Ok(()),
-        };
-        match marked.and_then(|()| self.driver.writer.make_spare()) {
-            Ok(()) => {
-                let room = self.driver.writer.room();
-                self.core.on_event(Event::RoomChanged(room), &mut effects);
+        if self.driver.wants_mark()
+            && let Err(error) = self.driver.mark()
+        {
+            self.fail(&error, &mut effects);
+        }
+        let mut output = self.carry_out(effects);
+        output.answers.extend(self.make_spare().answers);
+        output
+    }
+
+    /// The next file in advance, as after each roll.
+    pub fn make_spare(&mut self) -> StepOutput {
+        let mut effects = Vec::new();
+        if self.core.failed().is_none() {
+            match self.driver.writer.make_spare() {
+                Ok(()) => {
+                    let room = self.driver.writer.room();
+                    self.core.on_event(Event::RoomChanged(room), &mut effects);
+                }
+                Err(error) => self.fail(&error, &mut effects),
             }
-            Err(error) => self.fail(&error, &mut effects),
         }
         self.carry_out(effects)
     }
@@ -303,7 +314,7 @@ impl StepNode {
                 output.verify.extend(step.verify);
             }
             if self.driver.writer.wants_spare() {
-                output.answers.extend(self.idle().answers);
+                output.answers.extend(self.make_spare().answers);
             }
         }
         output

@@ -1,7 +1,7 @@
 //! The disk seam: what the log asks of a directory of files (style.md §4.3).
 //!
 //! Names are flat. All calls block; they are made by the log thread, the read threads and the start, never by an async task
-//! (in [`crate::Threads::Inline`] mode by whoever calls). Every implementation passes [`conformance`].
+//! (in [`crate::Threads::Inline`] mode by whoever calls). Every implementation passes the suite in `conformance`.
 //!
 //! # Contract
 //! 1. Bytes written and not yet covered by a [`DiskFile::sync`] may survive a crash in any subset.

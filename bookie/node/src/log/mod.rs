@@ -1,6 +1,6 @@
 //! The single-write log: write-ahead log and store at once (ARCHITECTURE D5).
 //!
-//! [`format`], [`record`] and [`group`] are pure functions over bytes; [`scan`] reads one file's groups; [`recovery`] reads all
+//! [`mod@format`], [`record`] and [`group`] are pure functions over bytes; [`scan`] reads one file's groups; [`recovery`] reads all
 //! files at start and tells torn from damaged (storage.md 4.3); [`writer`] appends.
 //!
 //! # Invariants

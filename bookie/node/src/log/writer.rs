@@ -90,7 +90,7 @@ impl LogWriter {
             dirty: Vec::new(),
         };
         writer.seal(recovered, records)?;
-        writer.make_spare()?;
+        // The next file is made once there is work: a start should not wait for it.
         Ok(writer)
     }
 

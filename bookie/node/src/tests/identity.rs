@@ -299,7 +299,7 @@ async fn sync_mode_of_the_disk_follows_configuration_and_judges_the_last_boot() 
 }
 
 #[tokio::test]
-async fn read_only_directory_of_files_is_refused() {
+async fn directory_that_cannot_be_made_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, b"x").unwrap();
