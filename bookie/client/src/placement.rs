@@ -71,3 +71,90 @@ pub(crate) fn choose(
     }
     Ok(placement)
 }
+
+#[cfg(test)]
+mod tests {
+    use hulse_proto::id::{Incarnation, NodeName};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha12Rng;
+
+    use super::*;
+
+    fn candidate(name: &str, zone: &str, live: bool, writable: bool) -> Candidate {
+        Candidate {
+            member: Member {
+                bookie: NodeName::new(name).unwrap(),
+                incarnation: Incarnation::default(),
+            },
+            live,
+            writable,
+            zone: zone.to_owned(),
+        }
+    }
+
+    fn place(
+        kind: LedgerKind,
+        candidates: &[Candidate],
+        seed: u64,
+    ) -> Result<Placement, CreateError> {
+        let quorums = Quorums {
+            ensemble: 3,
+            write: 3,
+            ack: 2,
+        };
+        let mut rng = ChaCha12Rng::seed_from_u64(seed);
+        choose(quorums, kind, candidates.to_vec(), &mut rng)
+    }
+
+    #[test]
+    fn placement_spreads_over_zones_and_depends_on_the_seed() {
+        let all: Vec<_> = (0..9)
+            .map(|n| candidate(&format!("b{n}"), ["x", "y", "z"][n % 3], true, true))
+            .collect();
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..20 {
+            let placement = place(LedgerKind::Log, &all, seed).unwrap();
+            let zones: std::collections::BTreeSet<_> = placement
+                .ensemble
+                .iter()
+                .map(|member| &all.iter().find(|c| c.member == *member).unwrap().zone)
+                .collect();
+            assert_eq!(zones.len(), 3);
+            assert!(placement.absent.is_empty());
+            seen.insert(format!("{:?}", placement.ensemble));
+            assert_eq!(place(LedgerKind::Log, &all, seed).unwrap(), placement);
+        }
+        assert!(seen.len() > 5);
+    }
+
+    #[test]
+    fn placement_fills_up_with_absent_members_but_needs_the_ack_quorum() {
+        let mut all = vec![
+            candidate("a", "", true, true),
+            candidate("b", "", true, true),
+            candidate("c", "", false, true),
+        ];
+        let placement = place(LedgerKind::Log, &all, 1).unwrap();
+        assert_eq!(placement.absent, vec![all[2].member.clone()]);
+        all[1].live = false;
+        let refused = place(LedgerKind::Log, &all, 1);
+        assert!(matches!(
+            refused,
+            Err(CreateError::NotEnoughBookies { live: 1, .. })
+        ));
+        let few = place(LedgerKind::Log, &all[..2], 1);
+        assert!(matches!(
+            few,
+            Err(CreateError::NotEnoughBookies { registered: 2, .. })
+        ));
+    }
+
+    #[test]
+    fn placement_of_a_state_ledger_takes_read_only_bookies() {
+        let all: Vec<_> = ["a", "b", "c"]
+            .map(|name| candidate(name, "", true, false))
+            .to_vec();
+        assert!(place(LedgerKind::State, &all, 1).is_ok());
+        assert!(place(LedgerKind::Log, &all, 1).is_err());
+    }
+}

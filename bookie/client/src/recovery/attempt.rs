@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::core::RecoveryCore;
 use super::event::{BookieAsk, Policy, RecoveryConfig, RecoveryEffect, RecoveryEvent};
-use crate::error::RecoverError;
+use crate::error::{MemberAnswer, RecoverError};
 use crate::ledger_client::Inner;
 
 /// Longest random wait before an attempt begins anew.
@@ -40,6 +40,10 @@ pub(crate) async fn recover(
             ..RecoveryConfig::new(inner.cell, ledger, &inner.config, nonces)
         };
         let result = attempt(inner, RecoveryCore::new(config)).await;
+        let result = result.map_err(|error| match found_deleted(&error) {
+            true => RecoverError::Superseded { ledger },
+            false => error,
+        });
         let wait = inner.with_rng(|rng| rng.random_range(Duration::ZERO..RESTART_WAIT_MAX));
         match result {
             Err(RecoverError::Superseded { .. }) if Instant::now() + wait < deadline => {
@@ -49,6 +53,15 @@ pub(crate) async fn recover(
             other => return other,
         }
     }
+}
+
+/// A member has a tombstone: somebody closed and deleted the ledger since this attempt read metadata, so nothing is damaged.
+fn found_deleted(error: &RecoverError) -> bool {
+    let RecoverError::Damaged { members, .. } = error else {
+        return false;
+    };
+    let deleted = |answer: &MemberAnswer| matches!(answer.error, Some(BookieError::Deleted { .. }));
+    members.0.iter().any(deleted)
 }
 
 async fn attempt(

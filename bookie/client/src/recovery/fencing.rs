@@ -89,14 +89,22 @@ impl RecoveryCore {
     pub(super) fn pump_fencing(&mut self, now: Duration, effects: &mut Vec<RecoveryEffect>) {
         let (pace, quorums, token) = (self.pace(), self.quorums(), self.token());
         let ensemble = self.ledger().last_fragment().ensemble.clone();
-        let accept_loss = self.config.policy != Policy::Strict;
+        let policy = self.config.policy;
         let patience = self.patience();
         let Phase::Fencing(fencing) = &mut self.phase else {
             return;
         };
         let covered = ensemble_covered(quorums, &fencing.flags(|asked| asked.answer.is_some()));
         let heard = fencing.flags(Asked::heard).iter().all(|heard| *heard);
-        if covered || accept_loss && (heard || now >= fencing.since + patience) {
+        let anyone = fencing
+            .flags(|asked| asked.answer.is_some())
+            .contains(&true);
+        // "What is found" needs somebody who looked: a ledger is never emptied because its bookies are merely down (R14).
+        let accepted = match policy {
+            Policy::Strict => false,
+            Policy::AcceptLoss { up_to } => anyone || up_to.is_some(),
+        };
+        if covered || accepted && (heard || now >= fencing.since + patience) {
             self.begin_reading();
             return;
         }

@@ -223,20 +223,24 @@ impl RecoveryCore {
             return false;
         }
         let reads = self.reads.remove(&header.entry);
+        let follows = self.last.is_some() || header.entry == EntryId(0);
         self.last = Some(header);
         self.next = header.entry.next();
-        if std::mem::take(&mut self.anchoring) {
-            // Records below the base are not counted one by one: without key compaction, which closes its own ledgers, there
-            // is one record per offset.
+        if follows {
+            self.records += u64::from(header.record_count);
+        } else {
+            // What lies below is not counted one by one: without key compaction, which closes its own ledgers, there is one
+            // record per offset.
             self.records = self.span_to(&header);
-            if header.entry.next() < self.base {
+        }
+        if std::mem::take(&mut self.anchoring) {
+            let sealed_below = header.entry.next() < self.base;
+            if sealed_below {
                 self.end = Some(header.entry.next());
                 self.reads.clear();
-                return false;
             }
-            return true;
+            return !sealed_below;
         }
-        self.records += u64::from(header.record_count);
         if header.entry >= self.base {
             let asked = reads.map(|reads| reads.asked).unwrap_or_default();
             let write = WriteBack::new(now, entry, asked, self.quorums(), self.pace());

@@ -489,3 +489,15 @@ fn accepted_loss_at_an_entry_that_is_not_there_is_refused() {
         "{refused:?}"
     );
 }
+
+#[test]
+fn accepted_loss_never_empties_a_ledger_whose_bookies_are_merely_down() {
+    let mut scene = Scene::new(&open_metadata(1, 1, 1), 1, None);
+    scene.add(0, &entries(1)[0], 0);
+    let mut recoverer = scene.recoverer_with(1, Policy::AcceptLoss { up_to: None });
+    let refused = scene.run(&mut recoverer, |_, _| false);
+    assert!(
+        matches!(refused, Err(RecoverError::Unavailable { .. })),
+        "{refused:?}"
+    );
+}

@@ -121,6 +121,9 @@ impl WriterCore {
         }
         self.window.pop_done();
         self.release_useless(effects);
+        if self.window.late_bytes() > self.config.late_bytes_max {
+            self.release_late(now, effects);
+        }
     }
 
     fn acks_needed(&self) -> usize {

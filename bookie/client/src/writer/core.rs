@@ -328,7 +328,7 @@ impl WriterCore {
     }
 
     /// Gives up copies of late entries beyond the budget of W12.
-    fn release_late(&mut self, now: Duration, effects: &mut Vec<WriterEffect>) {
+    pub(super) fn release_late(&mut self, now: Duration, effects: &mut Vec<WriterEffect>) {
         while let Some(front) = self.window.late_front() {
             let late = front
                 .confirmed_at

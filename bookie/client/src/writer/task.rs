@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures::stream::{FuturesUnordered, StreamExt};
 use hulse_proto::bookie::{BookieError, Call};
 use hulse_proto::entry::{EntryClass, NewEntry};
+use hulse_proto::id::EntryId;
 use hulse_proto::ledger::LedgerState;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -228,18 +229,22 @@ impl Task {
     /// Does what the core wants, and what follows from it, until it wants nothing.
     fn perform(&mut self) {
         while !self.effects.is_empty() {
-            let effects = std::mem::take(&mut self.effects);
+            let mut effects = std::mem::take(&mut self.effects);
             let confirmed_end = self.core.confirmed_end();
             // Published before any append below it is answered, so that its owner can read it at once.
             self.shared.publish_confirmed(confirmed_end);
-            for effect in effects {
+            for effect in effects.drain(..) {
                 self.effect(effect, confirmed_end);
+            }
+            if self.effects.is_empty() {
+                // Its room is used again.
+                self.effects = effects;
             }
         }
         self.shared.give_back(&mut self.freed);
     }
 
-    fn effect(&mut self, effect: WriterEffect, confirmed_end: hulse_proto::id::EntryId) {
+    fn effect(&mut self, effect: WriterEffect, confirmed_end: EntryId) {
         match effect {
             WriterEffect::Send(call) => self.send(call),
             WriterEffect::Forget { position } => self.calls[position].clear(),

@@ -326,9 +326,6 @@ fn late_copies_are_released_beyond_their_bytes() {
         bench.ack(entry, 1);
         bench.sent.clear();
         entry += 1;
-        if entry % 10_000 == 0 {
-            bench.event(WriterEvent::Tick);
-        }
     }
     assert!(matches!(
         bench.other.first(),

@@ -3,6 +3,7 @@
 //! One seed is one run. Every message can be lost, doubled, slow, or frozen until long after everything else; each recoverer can
 //! die. At the end an undisturbed recovery closes the ledger, everything frozen thaws, and the oracle looks (storage.md §11).
 
+mod facts;
 mod network;
 mod oracle;
 mod runs;

@@ -2,21 +2,20 @@
 
 use std::time::Duration;
 
-use bookie_metadata::{MetadataError, Txn};
 use hulse_proto::bookie::BookieError;
 use hulse_proto::id::{CellId, LedgerId};
-use hulse_proto::ledger::{LedgerMetadata, LedgerState, Quorums, ledger_key};
+use hulse_proto::ledger::{LedgerMetadata, Quorums, ledger_key};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
 
 use super::network::Asker;
 use super::{Message, Network, Oracle, Profile};
-use crate::metadata::{NonceField, Proposal, ProposalOutcome, ProposalStep};
+use crate::metadata::{Proposal, ProposalStep};
 use crate::recovery::{BookieAsk, RecoveryConfig, RecoveryCore, RecoveryEffect, RecoveryEvent};
 use crate::testing::{Limbo, MemoryLedgers, Mutant};
 use crate::tests::{Table, data, member, open_metadata};
 use crate::writer::{AddCall, Sealing, WriterConfig, WriterCore, WriterEffect, WriterEvent};
-use crate::{ClientConfig, RecoverError, WriterEnd};
+use crate::{ClientConfig, RecoverError};
 
 pub(super) const LEDGER: LedgerId = LedgerId(1);
 /// Messages of one run; a run that needs more does not come to rest.
@@ -44,17 +43,17 @@ struct Recoverer {
 }
 
 pub(super) struct World {
-    setup: Setup,
-    rng: ChaCha12Rng,
-    profile: Profile,
-    network: Network,
-    table: Table,
+    pub(super) setup: Setup,
+    pub(super) rng: ChaCha12Rng,
+    pub(super) profile: Profile,
+    pub(super) network: Network,
+    pub(super) table: Table,
     bookies: Vec<MemoryLedgers>,
     writer: WriterCore,
     writer_wake: Option<Duration>,
-    closing: Option<(Proposal, Sealing)>,
+    pub(super) closing: Option<(Proposal, Sealing)>,
     recoverers: Vec<Recoverer>,
-    oracle: Oracle,
+    pub(super) oracle: Oracle,
     appended: u64,
     trace: Vec<u64>,
 }
@@ -214,7 +213,7 @@ impl World {
         }
     }
 
-    fn writer_event(&mut self, event: WriterEvent) {
+    pub(super) fn writer_event(&mut self, event: WriterEvent) {
         let mut effects = Vec::new();
         self.writer.on_event(self.network.now, event, &mut effects);
         for effect in effects {
@@ -246,44 +245,6 @@ impl World {
         }
     }
 
-    fn propose_close(&mut self, sealing: Sealing) {
-        let quorums = self.setup.quorums;
-        let open = open_metadata(quorums.ensemble, quorums.write, quorums.ack);
-        let closed = LedgerMetadata {
-            state: LedgerState::Closed,
-            closed: Some(sealing.totals),
-            writer_nonce: [6; 16],
-            ..open
-        };
-        // The writer compares the version that its creation wrote: the first one.
-        let version = Some(bookie_metadata::Revision(1));
-        let proposal = Proposal::new(
-            ledger_key(LEDGER),
-            version,
-            &closed,
-            NonceField::Writer,
-            Txn::default(),
-        );
-        let step = proposal.start();
-        self.closing = Some((proposal, sealing));
-        self.send_metadata(Asker::WriterClose, step);
-    }
-
-    fn close_step(&mut self, step: ProposalStep) {
-        let ProposalStep::Done(outcome) = step else {
-            return self.send_metadata(Asker::WriterClose, step);
-        };
-        let sealing = self.closing.take().unwrap().1;
-        let event = match outcome {
-            ProposalOutcome::Committed { .. } => {
-                self.oracle.closed(sealing.totals);
-                WriterEvent::CloseCommitted
-            }
-            _ => WriterEvent::CloseFailed(WriterEnd::MetadataChanged { ledger: LEDGER }),
-        };
-        self.writer_event(event);
-    }
-
     fn start_recoverer(&mut self, index: usize) {
         let recoverer = &mut self.recoverers[index];
         recoverer.attempt += 1;
@@ -302,7 +263,7 @@ impl World {
         self.recoverer_event(index, RecoveryEvent::Start);
     }
 
-    fn recoverer_event(&mut self, index: usize, event: RecoveryEvent) {
+    pub(super) fn recoverer_event(&mut self, index: usize, event: RecoveryEvent) {
         let now = self.network.now;
         let recoverer = &mut self.recoverers[index];
         let Some(core) = &mut recoverer.core else {
@@ -431,75 +392,5 @@ impl World {
         for at in self.fates(index, true) {
             self.network.at(at, Message::AskAnswer(from, answer()));
         }
-    }
-
-    fn send_metadata(&mut self, asker: Asker, step: ProposalStep) {
-        let at = self.network.now + Duration::from_micros(self.rng.random_range(100..5_000));
-        match step {
-            ProposalStep::Read(key) => self.network.at(at, Message::Get(asker, key)),
-            ProposalStep::Send(txn) => self.network.at(at, Message::Txn(asker, txn)),
-            ProposalStep::Done(_) => {}
-        }
-    }
-
-    fn take_metadata(&mut self, message: Message) {
-        let at = self.network.now + Duration::from_micros(self.rng.random_range(100..5_000));
-        match message {
-            Message::Get(asker, key) => {
-                let answer = Ok(self.table.get(&key));
-                self.network.at(at, Message::GetAnswer(asker, answer));
-            }
-            Message::Txn(asker, txn) => {
-                let answer = self.carry_out(txn);
-                self.network.at(at, Message::TxnAnswer(asker, answer));
-            }
-            Message::LateTxn(txn) => drop(self.table.txn(txn)),
-            Message::GetAnswer(Asker::Recoverer(index), answer) => {
-                self.recoverer_event(index, RecoveryEvent::MetadataRead(answer));
-            }
-            Message::TxnAnswer(Asker::Recoverer(index), answer) => {
-                self.recoverer_event(index, RecoveryEvent::MetadataAnswer(answer));
-            }
-            Message::GetAnswer(Asker::WriterClose, answer) => {
-                if let Some((proposal, _)) = &mut self.closing {
-                    let step = proposal.on_read(answer);
-                    self.close_step(step);
-                }
-            }
-            Message::TxnAnswer(_, answer) => {
-                if let Some((proposal, _)) = &mut self.closing {
-                    let step = proposal.on_answer(answer);
-                    self.close_step(step);
-                }
-            }
-            Message::GetAnswer(Asker::WriterCheck, Ok(Some(row))) => {
-                let open = LedgerMetadata::decode(&row.value)
-                    .is_ok_and(|metadata| metadata.state == LedgerState::Open);
-                if !open {
-                    self.writer_event(WriterEvent::MetadataChanged);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Applies a transaction now, later or never, and says so or not.
-    fn carry_out(&mut self, txn: Txn) -> Result<bookie_metadata::TxnOutcome, MetadataError> {
-        let unknown = MetadataError::OutcomeUnknown {
-            why: "simulated".to_owned(),
-        };
-        if !self.rng.random_bool(self.profile.unknown_txn) {
-            return Ok(self.table.txn(txn));
-        }
-        match self.rng.random_range(0..3) {
-            0 => drop(self.table.txn(txn)),
-            1 => {
-                let late = Duration::from_millis(self.rng.random_range(1..2_000));
-                self.network
-                    .at(self.network.now + late, Message::LateTxn(txn));
-            }
-            _ => {}
-        }
-        Err(unknown)
     }
 }

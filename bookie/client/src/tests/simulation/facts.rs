@@ -1,0 +1,126 @@
+//! The metadata side of a run: closes, lost answers, transactions that land late.
+
+use std::time::Duration;
+
+use bookie_metadata::{MetadataError, Revision, Txn, TxnOutcome};
+use hulse_proto::ledger::{LedgerMetadata, LedgerState, ledger_key};
+use rand::Rng;
+
+use super::network::Asker;
+use super::world::LEDGER;
+use super::{Message, World};
+use crate::WriterEnd;
+use crate::metadata::{NonceField, Proposal, ProposalOutcome, ProposalStep};
+use crate::recovery::RecoveryEvent;
+use crate::tests::open_metadata;
+use crate::writer::{Sealing, WriterEvent};
+
+impl World {
+    pub(super) fn propose_close(&mut self, sealing: Sealing) {
+        let quorums = self.setup.quorums;
+        let open = open_metadata(quorums.ensemble, quorums.write, quorums.ack);
+        let closed = LedgerMetadata {
+            state: LedgerState::Closed,
+            closed: Some(sealing.totals),
+            writer_nonce: [6; 16],
+            ..open
+        };
+        // The writer compares the version that its creation wrote: the first one.
+        let version = Some(Revision(1));
+        let proposal = Proposal::new(
+            ledger_key(LEDGER),
+            version,
+            &closed,
+            NonceField::Writer,
+            Txn::default(),
+        );
+        let step = proposal.start();
+        self.closing = Some((proposal, sealing));
+        self.send_metadata(Asker::WriterClose, step);
+    }
+
+    fn close_step(&mut self, step: ProposalStep) {
+        let ProposalStep::Done(outcome) = step else {
+            return self.send_metadata(Asker::WriterClose, step);
+        };
+        let sealing = self.closing.take().unwrap().1;
+        let event = match outcome {
+            ProposalOutcome::Committed { .. } => {
+                self.oracle.closed(sealing.totals);
+                WriterEvent::CloseCommitted
+            }
+            _ => WriterEvent::CloseFailed(WriterEnd::MetadataChanged { ledger: LEDGER }),
+        };
+        self.writer_event(event);
+    }
+
+    pub(super) fn send_metadata(&mut self, asker: Asker, step: ProposalStep) {
+        let at = self.network.now + Duration::from_micros(self.rng.random_range(100..5_000));
+        match step {
+            ProposalStep::Read(key) => self.network.at(at, Message::Get(asker, key)),
+            ProposalStep::Send(txn) => self.network.at(at, Message::Txn(asker, txn)),
+            ProposalStep::Done(_) => {}
+        }
+    }
+
+    pub(super) fn take_metadata(&mut self, message: Message) {
+        let at = self.network.now + Duration::from_micros(self.rng.random_range(100..5_000));
+        match message {
+            Message::Get(asker, key) => {
+                let answer = Ok(self.table.get(&key));
+                self.network.at(at, Message::GetAnswer(asker, answer));
+            }
+            Message::Txn(asker, txn) => {
+                let answer = self.carry_out(txn);
+                self.network.at(at, Message::TxnAnswer(asker, answer));
+            }
+            Message::LateTxn(txn) => drop(self.table.txn(txn)),
+            Message::GetAnswer(Asker::Recoverer(index), answer) => {
+                self.recoverer_event(index, RecoveryEvent::MetadataRead(answer));
+            }
+            Message::TxnAnswer(Asker::Recoverer(index), answer) => {
+                self.recoverer_event(index, RecoveryEvent::MetadataAnswer(answer));
+            }
+            Message::GetAnswer(Asker::WriterClose, answer) => {
+                if let Some((proposal, _)) = &mut self.closing {
+                    let step = proposal.on_read(answer);
+                    self.close_step(step);
+                }
+            }
+            Message::TxnAnswer(_, answer) => {
+                if let Some((proposal, _)) = &mut self.closing {
+                    let step = proposal.on_answer(answer);
+                    self.close_step(step);
+                }
+            }
+            Message::GetAnswer(Asker::WriterCheck, Ok(Some(row))) => {
+                let open = LedgerMetadata::decode(&row.value)
+                    .is_ok_and(|metadata| metadata.state == LedgerState::Open);
+                if !open {
+                    self.writer_event(WriterEvent::MetadataChanged);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Applies a transaction now, later or never, and says so or not.
+    fn carry_out(&mut self, txn: Txn) -> Result<TxnOutcome, MetadataError> {
+        let unknown = MetadataError::OutcomeUnknown {
+            why: "simulated".to_owned(),
+        };
+        if !self.rng.random_bool(self.profile.unknown_txn) {
+            return Ok(self.table.txn(txn));
+        }
+        match self.rng.random_range(0..3) {
+            0 => drop(self.table.txn(txn)),
+            1 => {
+                let late = Duration::from_millis(self.rng.random_range(1..2_000));
+                self.network
+                    .at(self.network.now + late, Message::LateTxn(txn));
+            }
+            _ => {}
+        }
+        Err(unknown)
+    }
+}
