@@ -166,22 +166,34 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         self.queue.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Accepts or refuses one batch whose own checks have passed (serving.md C2.3–C2.6). Call [`PartitionCore::flush`] after a run.
-    pub(crate) fn produce(&mut self, header: BatchHeader, batch: &Bytes, ticket: T) {
+    /// Accepts or refuses one batch whose own checks have passed (serving.md C2.3–C2.6). `now` is the owner's clock. Call
+    /// [`PartitionCore::flush`] after a run.
+    pub(crate) fn produce(
+        &mut self,
+        header: BatchHeader,
+        batch: &Bytes,
+        ticket: T,
+        now: TimestampMs,
+    ) {
         if let Some(fault) = &self.failed {
             let result = Err(not_applied(fault));
             return self.effects.push(Effect::Answer { ticket, result });
         }
         match self.accepted.judge(&header) {
-            Verdict::Append => self.accept(header, batch, ticket),
+            Verdict::Append => self.accept(header, batch, ticket, now),
             Verdict::Refuse(fault) => self.effects.push(Effect::Answer {
                 ticket,
                 result: Err(fault),
             }),
             Verdict::Duplicate(stored) if stored.base < self.state.log.end => {
+                // What was accepted does not know when it was appended.
+                let append_time = match self.state.log.producers.judge(&header) {
+                    Verdict::Duplicate(first) => first.append_time,
+                    _ => stored.append_time,
+                };
                 let produced = Produced {
                     base_offset: stored.base,
-                    append_time: stored.append_time,
+                    append_time,
                     duplicate: true,
                 };
                 self.effects.push(Effect::Answer {
@@ -195,11 +207,13 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         }
     }
 
-    fn accept(&mut self, header: BatchHeader, batch: &Bytes, ticket: T) {
+    fn accept(&mut self, header: BatchHeader, batch: &Bytes, ticket: T, now: TimestampMs) {
         let base = self.next_offset;
         let parts = batch::place(batch, base, self.settings.epoch);
-        self.accepted
-            .apply(&batch_info(&header), base, self.last_append_time);
+        // Its activity is of now and not of the last entry, else the next entry would expire a producer that was idle (or is
+        // new) while its batch is on its way, and a copy of that batch would be taken as another one.
+        let at = self.last_append_time.max(now);
+        self.accepted.apply(&batch_info(&header), base, at);
         self.next_offset = Offset(base.0 + u64::from(header.span()));
         self.queue_bytes += header.length as usize;
         self.queue.push_back(Accepted {

@@ -217,7 +217,9 @@ impl Task {
 
     fn take(&mut self, produce: ProduceCommand) {
         let ticket = (produce.answer, produce.batch.len());
-        self.core.produce(produce.header, &produce.batch, ticket);
+        let now = self.clock.now_ms();
+        self.core
+            .produce(produce.header, &produce.batch, ticket, now);
     }
 
     /// A graceful stop: what was sent is confirmed first.

@@ -39,7 +39,7 @@ fn batch(producer: i64, epoch: i16, sequence: i32, records: u32) -> Bytes {
 }
 
 fn produce(core: &mut Core, ticket: u32, bytes: &Bytes) {
-    core.produce(BatchHeader::view(bytes).unwrap(), bytes, ticket);
+    core.produce(BatchHeader::view(bytes).unwrap(), bytes, ticket, 0);
 }
 
 fn open(core: &mut Core) {
@@ -101,6 +101,32 @@ fn duplicate_of_an_unconfirmed_batch_waits_for_its_confirmation() {
     let [(1, Ok(one)), (2, Ok(two))] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!((one.base_offset, one.duplicate), (Offset(0), false));
     assert_eq!((two.base_offset, two.duplicate), (Offset(0), true));
+}
+
+/// Cases LD-03 and LD-07: the owner's clock is far ahead of the last entry, as after a take-over or an idle day.
+#[test]
+fn duplicate_after_a_long_idle_time_waits_for_the_first_copy() {
+    const NOW: i64 = 1_700_000_000_000;
+    let mut core = core();
+    let first = batch(7, 0, 0, 3);
+    let header = BatchHeader::view(&first).unwrap();
+    core.produce(header, &first, 1, NOW);
+    core.flush(NOW);
+    core.take_effects();
+    core.log_opened(true, NOW);
+    assert_eq!(appends(&core.take_effects()), [(0, 3)]);
+    core.produce(header, &first, 2, NOW);
+    core.flush(NOW);
+    assert!(core.take_effects().is_empty(), "the copy was taken as another batch");
+    core.confirmed(EntryId(0), NOW);
+    let answers = answers(core.take_effects());
+    let [(1, Ok(one)), (2, Ok(two))] = &answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert_eq!((one.base_offset, two.base_offset), (Offset(0), Offset(0)));
+    core.produce(header, &first, 3, NOW);
+    let again = self::answers(core.take_effects());
+    assert!(matches!(&again[..], [(3, Ok(found))] if found.duplicate && found.append_time == NOW));
 }
 
 #[test]
