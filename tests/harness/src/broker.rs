@@ -57,6 +57,11 @@ impl SimBroker {
         };
         let partitions = Partitions::new(&config, parts);
         trace!(world.trace, "{} starts", process.name());
+        let (heart, sweeper) = (process.clone(), partitions.clone());
+        tokio::spawn(async move {
+            // As a broker does after its start; what it does not reach is left to the next one.
+            let _ = heart.heard(sweeper.sweep_deleting()).await;
+        });
         Arc::new(Self {
             process,
             partitions,

@@ -192,6 +192,12 @@ async fn judge_deletion(cluster: &Arc<Cluster>, deletion: JoinHandle<()>) -> Run
     }
     // Whoever has not heard of it yet finds out by its own time-outs.
     sleep(Duration::from_secs(10)).await;
+    for place in 0..2 {
+        cluster.broker(place).process.kill();
+    }
+    // What a crash cut short is finished by the next start.
+    cluster.replace(0);
+    sleep(Duration::from_secs(10)).await;
     for prefix in ["ledger/", "chain/", "part/"] {
         let left = list_all(&*world.store, prefix).await.unwrap_or_default();
         let keys: Vec<String> = left.into_iter().map(|item| item.key).collect();

@@ -87,6 +87,8 @@ pub(super) struct State {
     member: Option<Member>,
     /// Told to stay down.
     held_down: bool,
+    /// The boot whose start is under way.
+    starting: Option<u64>,
     /// Entries that this bookie promised never to take from the writer (storage.md §12, 3).
     promised: BTreeSet<(LedgerId, EntryId)>,
 }
@@ -114,6 +116,7 @@ impl SimBookie {
                 kernel: 0,
                 member: None,
                 held_down: false,
+                starting: None,
                 promised: BTreeSet::new(),
             }),
             name,
@@ -341,10 +344,21 @@ impl SimBookie {
     /// Starts until it serves, or somebody else started or crashed it meanwhile.
     async fn start_boot(self: &Arc<Self>, boot: u64) {
         for _ in 0..STARTS_MAX {
-            if self.state().boot != boot {
-                return;
+            {
+                let mut state = self.state();
+                if state.boot != boot || state.life.is_some() || state.starting == Some(boot) {
+                    return;
+                }
+                state.starting = Some(boot);
             }
-            if self.try_start(boot).await {
+            let started = self.try_start(boot).await;
+            {
+                let mut state = self.state();
+                if state.starting == Some(boot) {
+                    state.starting = None;
+                }
+            }
+            if started {
                 return;
             }
             sleep(Duration::from_millis(50)).await;
