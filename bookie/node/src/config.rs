@@ -71,7 +71,8 @@ pub struct NodeConfig {
     /// Identity of this boot of the kernel, from the operating system; empty when there is none. Tells a killed process from a
     /// killed machine.
     pub kernel_boot_id: String,
-    /// Preallocated length of a log file, bytes; 1 MiB to 2 GiB. Default: 256 MiB.
+    /// Preallocated length of a log file, bytes; 64 KiB to 2 GiB, and 16 MiB at least if the largest entries are to fit.
+    /// Default: 256 MiB.
     pub file_bytes: u64,
     /// Most bytes one sync covers, unless one entry is larger. The cap adapts below this. Default and most: 8 MiB.
     pub group_bytes_max: usize,

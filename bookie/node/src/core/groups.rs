@@ -10,7 +10,7 @@ use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 use super::event::{Limits, Ticket};
 use crate::ledger::GroupNumber;
 use crate::log::Record;
-use crate::log::format::padded;
+use crate::log::format::{GROUP_HEADER_BYTES, padded};
 use crate::log::group::{GroupBuilder, GroupBytes, InGroup};
 use crate::log::record::entry_record_bytes;
 
@@ -161,7 +161,7 @@ impl Groups {
     /// Bytes that all groups take in the log once `more` are added, padding and file ends included.
     pub fn room_needed(&self, more: usize) -> u64 {
         let groups = (self.sealed.len() + self.taken.len() + 2) as u64;
-        self.queued + more as u64 + groups * padded(1) as u64
+        self.queued + more as u64 + groups * (GROUP_HEADER_BYTES + padded(1)) as u64
     }
 
     /// Appends an entry.

@@ -223,9 +223,11 @@ impl Pass<'_> {
             .filter(|(id, _)| self.seals.get(*id) != Some(&0));
         let live: Vec<u64> = live.map(|(id, _)| *id).collect();
         let mut kept = BTreeSet::new();
+        let mut torn = false;
         for id in &live {
             kept.insert(*id);
             if let Some(end) = self.file(*id)? {
+                torn = true;
                 if end <= BLOCK_BYTES as u64 && !self.out.damage.iter().any(|r| r.file == *id) {
                     kept.remove(id);
                 } else {
@@ -237,7 +239,10 @@ impl Pass<'_> {
                 break;
             }
         }
-        if let Some(last) = kept.last().filter(|last| !self.seals.contains_key(*last)) {
+        // A torn log is sealed anew even if a file that is void now had sealed it before.
+        if let Some(last) = kept.last()
+            && (torn || !self.seals.contains_key(last))
+        {
             let offset = match self.out.end {
                 end if end.file == *last => end.offset,
                 _ => BLOCK_BYTES as u64,

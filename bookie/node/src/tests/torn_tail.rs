@@ -174,6 +174,21 @@ fn unsynced_mode_after_power_loss_keeps_a_prefix_and_starts_in_limbo() {
             ),
             "{answer:?}"
         );
+        // The decision stands: later starts see neither damage nor anything that was void.
+        let mut rig = rig;
+        for _ in 0..2 {
+            rig.store(2, 0..3, 9000);
+            rig = rig.reopen(off("b"), Survival::Everything, &scope);
+            assert!(
+                rig.node.damage().is_empty(),
+                "seed {seed}: {:?}",
+                rig.node.damage()
+            );
+            assert!(rig.node.new_limbo().is_empty(), "seed {seed}");
+            let again: Vec<bool> = (0..20).map(|number| rig.has(1, number)).collect();
+            assert_eq!(again, there, "seed {seed}");
+            assert!((0..3).all(|number| rig.has(2, number)), "seed {seed}");
+        }
     }
     assert!(with_loss > 20, "only {with_loss} runs lost anything");
 }
