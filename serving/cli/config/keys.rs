@@ -91,7 +91,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key(
         "broker.producer_expiry",
-        Kind::Period(60),
+        Kind::Period(1),
         "an idempotent producer that was silent this long is forgotten",
     ),
     key(

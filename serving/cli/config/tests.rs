@@ -139,7 +139,7 @@ fn value_outside_its_bounds_or_of_the_wrong_kind_is_refused() {
         ("broker.default_partitions = -1", "whole number"),
         ("broker.default_partitions = \"3\"", "whole number"),
         ("broker.auto_create_topics = \"yes\"", "true or false"),
-        ("broker.producer_expiry = \"1s\"", "below the least"),
+        ("broker.producer_expiry = \"999ms\"", "below the least"),
         ("broker.producer_expiry = 30", "with a unit"),
         ("broker = 3", "is a table"),
         ("broker.max_batch_size.x = 1", "found a table"),
@@ -235,4 +235,18 @@ fn variables_of_tests_and_globals_are_no_keys() {
         let loaded = from_variable(name, "x").unwrap();
         assert_eq!(loaded.config, Config::default());
     }
+}
+
+#[test]
+fn reference_in_the_tree_is_the_one_that_is_printed() {
+    let text = include_str!("../config.md");
+    let printed = text
+        .split("```toml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    assert_eq!(
+        printed,
+        Some(reference().as_str()),
+        "run `hulse config default` and paste it"
+    );
 }
