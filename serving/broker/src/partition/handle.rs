@@ -47,6 +47,17 @@ pub struct ProduceFuture {
     ended: Arc<Ended>,
 }
 
+impl ProduceFuture {
+    /// The fault of a batch that was refused on the spot and never reached the partition. Whoever keeps an order must look before
+    /// the next call of `produce`, else a later batch may overtake the refused one.
+    pub fn refused(&mut self) -> Option<Fault> {
+        match &mut self.answer {
+            Ok(_) => None,
+            Err(fault) => Some(fault.take().unwrap_or_else(|| self.ended.fault())),
+        }
+    }
+}
+
 impl Future for ProduceFuture {
     type Output = Result<Produced, Fault>;
 

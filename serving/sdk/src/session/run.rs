@@ -19,7 +19,6 @@ use super::outbound::{Credit, Outbound, Up};
 use crate::connect::{Broker, MESSAGE_BYTES_MAX};
 use crate::error::Error;
 
-const PROTOCOL_VERSION: u32 = 1;
 /// How long the greeting may take, dial included.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(6);
 /// Both ends say something at least this often.
@@ -86,7 +85,7 @@ pub(super) async fn open(channel: Channel, client_id: String) -> Result<Arc<Sess
     let credit = Arc::new(Credit::default());
     let hello = v1::ProduceHello {
         client_id,
-        protocol_version: PROTOCOL_VERSION,
+        protocol_version: hulse_proto::limits::PROTOCOL_VERSION,
     };
     let _ = up.send(Up::Control(UpItem::Hello(hello)));
     let outbound = Outbound::new(queue, Arc::clone(&credit));

@@ -8,7 +8,7 @@ use hulse_proto::limits::BATCHES_IN_FLIGHT_MAX;
 use hulse_proto::wire::v1::{self, produce_down, produce_up};
 use tokio::time::Instant;
 
-use super::lane::{Lane, LaneConfig, Take};
+use super::lane::{Lane, LaneConfig, Take, nacked_before};
 use super::pending::{Done, Pending, Received, Ticket};
 use super::session::{Opening, Seat, Session, Waiting};
 use crate::authorise::{Action, Resource};
@@ -314,8 +314,13 @@ impl Session {
             let released = seat.lane.speak(&mut self.out);
             let mut refused = false;
             for (ticket, received) in released {
+                if refused {
+                    // What was released together keeps its order: nothing passes a refused one.
+                    seat.lane.settle(ticket, Err(nacked_before()));
+                    continue;
+                }
                 let pending = hand_over(seat, number, ticket, received);
-                refused |= pending.is_none();
+                refused = pending.is_none();
                 self.pending.extend(pending);
             }
             self.held = self.held - seat.counted + seat.lane.unanswered();
@@ -392,7 +397,17 @@ fn hand_over(seat: &mut Seat, lane: u32, number: u64, received: Received) -> Opt
         opening: seat.opening,
         number,
     };
-    Some(Pending::produce(handle, ticket, received))
+    match Pending::produce(handle, ticket, received) {
+        Ok(pending) => Some(pending),
+        Err(fault) => {
+            let ended = handle.ended();
+            seat.lane.settle(number, Err(fault));
+            if let Some(ended) = ended {
+                seat.lane.end(ended);
+            }
+            None
+        }
+    }
 }
 
 fn not_open(lane: u32) -> Fault {

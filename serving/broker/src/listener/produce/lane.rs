@@ -383,7 +383,7 @@ impl<B> Lane<B> {
 }
 
 /// "An earlier batch of this lane was refused."
-fn nacked_before() -> Fault {
+pub(super) fn nacked_before() -> Fault {
     let words = "an earlier batch of this lane was refused; send Resume with the seq to go on from";
     Fault::new(Reason::NackedBefore, words)
 }

@@ -50,19 +50,29 @@ pub(super) struct Done {
 
 impl Pending {
     /// Hands a batch to the partition, now: the order of these calls is the order of the log.
-    pub(super) fn produce(handle: &PartitionHandle, ticket: Ticket, received: Received) -> Self {
+    ///
+    /// # Errors
+    /// The batch was refused on the spot: nothing behind it may be handed over before the client resumed.
+    pub(super) fn produce(
+        handle: &PartitionHandle,
+        ticket: Ticket,
+        received: Received,
+    ) -> Result<Self, Fault> {
         let Received { batch, at, room } = received;
         let records = BatchHeader::view(&batch).map_or(0, |header| u64::from(header.count));
         let bytes = batch.len();
-        let answer = handle.produce(batch);
-        Self {
+        let mut answer = handle.produce(batch);
+        if let Some(fault) = answer.refused() {
+            return Err(fault);
+        }
+        Ok(Self {
             ticket,
             answer,
             bytes,
             records,
             at,
             room: Some(room),
-        }
+        })
     }
 }
 

@@ -1,0 +1,105 @@
+//! The real binary, built with this profile.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// gRPC; HTTP is one above. Below the ephemeral range.
+const PORT: u16 = 19_400;
+
+/// A running server on a directory of its own, removed at the end.
+pub(crate) struct Server {
+    child: Child,
+    data: PathBuf,
+    /// From exec to the first good answer of `/readyz`.
+    pub(crate) ready_after: Duration,
+}
+
+impl Server {
+    pub(crate) fn start(folder: &Path, sync: &str) -> anyhow::Result<Self> {
+        let data = folder.join("data");
+        let began = Instant::now();
+        let child = Command::new(env!("CARGO_BIN_EXE_hulse"))
+            .arg("standalone")
+            .arg("--data")
+            .arg(&data)
+            .args([
+                "--grpc",
+                &Self::address(),
+                "--http",
+                &format!("127.0.0.1:{}", PORT + 1),
+                "--sync",
+                sync,
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(folder.join("server.log"))?)
+            .spawn()?;
+        let mut server = Self {
+            child,
+            data,
+            ready_after: Duration::ZERO,
+        };
+        while !ready() {
+            anyhow::ensure!(
+                began.elapsed() < Duration::from_secs(20),
+                "server does not become ready"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        server.ready_after = began.elapsed();
+        Ok(server)
+    }
+
+    pub(crate) fn address() -> String {
+        format!("127.0.0.1:{PORT}")
+    }
+
+    /// Resident memory, MB.
+    pub(crate) fn resident(&self) -> anyhow::Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap_or("0");
+        let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kilobytes * 1024.0 / 1e6)
+    }
+
+    /// Processor seconds used so far.
+    pub(crate) fn processor_seconds(&self) -> anyhow::Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect();
+        let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+        Ok(ticks / 100.0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.data);
+    }
+}
+
+fn ready() -> bool {
+    let Ok(mut stream) = TcpStream::connect(format!("127.0.0.1:{}", PORT + 1)) else {
+        return false;
+    };
+    let mut answer = [0; 12];
+    write!(
+        stream,
+        "GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .is_ok()
+        && stream.read_exact(&mut answer).is_ok()
+        && &answer == b"HTTP/1.1 200"
+}

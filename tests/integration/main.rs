@@ -1,0 +1,14 @@
+//! User stories against the real binary, its real disk, real sockets and real signals.
+//!
+//! Each test has ports of its own below the ephemeral range, so that a redialling client can never meet itself. A test whose input
+//! cannot be had reports NOT RUN, which makes `tests/run` fail with 3: it is never counted as passed.
+
+mod delivery;
+mod flights;
+mod journeys;
+mod numbers;
+mod proxy;
+mod refusals;
+mod report;
+mod server;
+mod torn;

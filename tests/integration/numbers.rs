@@ -1,0 +1,106 @@
+//! Numbered records: what was sent, what was acknowledged, what came back.
+//!
+//! Number what is sent, check the numbers on arrival: LOST, DUP, ORDER and GHOST of the cases' common ground.
+
+use std::collections::BTreeMap;
+
+use hulse_sdk::{Client, Error, Producer, Record, Start, Ticket};
+
+/// Where a record is: partition and offset.
+pub(crate) type Place = (u32, u64);
+
+/// Sends `number` padded to `bytes`.
+pub(crate) async fn send(
+    producer: &Producer,
+    number: u64,
+    bytes: usize,
+    partition: Option<u32>,
+) -> Result<Ticket, Error> {
+    let mut record = Record::new(format!("{number:0bytes$}"));
+    if let Some(partition) = partition {
+        record = record.partition(partition);
+    }
+    producer.send(record).await
+}
+
+/// Waits for all tickets. Acknowledged numbers and their places; the others with their errors.
+pub(crate) async fn settle(
+    tickets: Vec<(u64, Ticket)>,
+) -> (BTreeMap<u64, Place>, BTreeMap<u64, Error>) {
+    let (mut acknowledged, mut failed) = (BTreeMap::new(), BTreeMap::new());
+    for (number, ticket) in tickets {
+        match ticket.await {
+            Ok(receipt) => {
+                let offset = receipt.offset.expect("a quorum answers with an offset").0;
+                acknowledged.insert(number, (receipt.partition, offset));
+            }
+            Err(error) => {
+                failed.insert(number, error);
+            }
+        }
+    }
+    (acknowledged, failed)
+}
+
+/// Everything in the topic, in order per partition.
+pub(crate) async fn read_all(client: &Client, topic: &str) -> Vec<(Place, u64)> {
+    let mut reader = client
+        .reader(topic)
+        .start(Start::Earliest)
+        .follow(false)
+        .build()
+        .await
+        .unwrap();
+    let mut found = Vec::new();
+    while let Some(record) = reader.next().await.unwrap() {
+        let text = String::from_utf8(record.value.unwrap_or_default().to_vec()).unwrap();
+        let number = text
+            .parse()
+            .unwrap_or_else(|_| panic!("{text:?} was never sent"));
+        found.push(((record.partition, record.offset.0), number));
+    }
+    found
+}
+
+/// Panics on a lost, doubled, displaced or reordered number. `in_order`: numbers of one partition must ascend.
+pub(crate) fn check(
+    acknowledged: &BTreeMap<u64, Place>,
+    failed: &BTreeMap<u64, Error>,
+    found: &[(Place, u64)],
+    in_order: bool,
+) {
+    let mut places: BTreeMap<u64, Place> = BTreeMap::new();
+    let mut last: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for (place, number) in found {
+        let (partition, offset) = *place;
+        let before = places.insert(*number, *place);
+        assert!(
+            before.is_none(),
+            "DUP: {number} stands at {before:?} and at {place:?}"
+        );
+        let known = acknowledged.contains_key(number)
+            || failed.get(number).is_some_and(Error::possibly_written);
+        assert!(
+            known,
+            "GHOST: {number} at {place:?} was reported as not written, or never sent"
+        );
+        let before = last.insert(partition, (offset, *number));
+        let dense = before.is_none_or(|(before, _)| before + 1 == offset);
+        assert!(
+            dense,
+            "offsets of partition {partition} jump from {before:?} to {offset}"
+        );
+        let ascends = before.is_none_or(|(_, before)| before < *number);
+        assert!(
+            ascends || !in_order,
+            "ORDER: {number} follows {before:?} in partition {partition}"
+        );
+    }
+    for (number, place) in acknowledged {
+        assert_eq!(
+            places.get(number),
+            Some(place),
+            "LOST or displaced: {number} was acknowledged at {place:?}"
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! One `hulse standalone` as a user starts it: a process, a directory, two ports.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A server has this long to become ready; far above what it needs even on a busy machine.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// The program under test.
+pub(crate) const HULSE: &str = env!("CARGO_BIN_EXE_hulse");
+
+/// A server that is started, killed and started again on one directory.
+pub(crate) struct Server {
+    folder: TempDir,
+    port: u16,
+    child: Option<Child>,
+    settings: Vec<(String, String)>,
+}
+
+impl Server {
+    /// Starts on an empty directory. `port` is below the ephemeral range and belongs to one test; `port + 1` serves HTTP.
+    pub(crate) fn start(port: u16) -> Self {
+        Self::start_with(port, &[])
+    }
+
+    /// As [`Server::start`] with settings as the environment gives them, e.g. `("HULSE_BOOKIE__SYNC", "off")`.
+    pub(crate) fn start_with(port: u16, settings: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary directory can be made");
+        let settings = settings
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        let mut server = Self {
+            folder,
+            port,
+            child: None,
+            settings,
+        };
+        server.restart();
+        server
+    }
+
+    /// Starts the process again on the same directory and waits until it is ready.
+    pub(crate) fn restart(&mut self) {
+        self.spawn();
+        self.wait_ready();
+    }
+
+    /// Starts the process without waiting.
+    pub(crate) fn spawn(&mut self) {
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("log"));
+        let log = log.expect("the log can be written");
+        let child = Command::new(HULSE)
+            .arg("standalone")
+            .arg("--data")
+            .arg(self.data())
+            .args(["--grpc", &self.address(), "--http", &self.http()])
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file handle can be cloned"))
+            .stderr(log)
+            .spawn()
+            .expect("the binary can be started");
+        self.child = Some(child);
+    }
+
+    /// Waits for `/readyz`.
+    pub(crate) fn wait_ready(&mut self) {
+        let began = Instant::now();
+        while !self.is_ready() {
+            let ended = self
+                .child
+                .as_mut()
+                .and_then(|child| child.try_wait().expect("a child can be asked"));
+            assert!(
+                ended.is_none(),
+                "server ended with {ended:?}:\n{}",
+                self.log()
+            );
+            assert!(
+                began.elapsed() < READY_WITHIN,
+                "server is not ready:\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        http_get(&self.http(), "/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    }
+
+    /// SIGKILL, and wait until the process is gone.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().expect("the server runs");
+        child.kill().expect("a child can be killed");
+        child.wait().expect("a killed child ends");
+    }
+
+    /// SIGTERM, and wait for the end.
+    pub(crate) fn stop(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("the server runs");
+        let pid = child.id().to_string();
+        let sent = Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .expect("kill can be run");
+        assert!(sent.success());
+        child.wait().expect("a child ends")
+    }
+
+    /// "host:port" of gRPC.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// "host:port" of HTTP.
+    pub(crate) fn http(&self) -> String {
+        format!("127.0.0.1:{}", self.port + 1)
+    }
+
+    /// Its data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// What it has said.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Runs a client command against it.
+    pub(crate) fn hulse(&self, arguments: &[&str], input: &str) -> Output {
+        run(&[&["--server", &self.address()], arguments].concat(), input)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- server log ---\n{}", self.log());
+        }
+    }
+}
+
+/// Runs the program to its end.
+pub(crate) fn run(arguments: &[&str], input: &str) -> Output {
+    use std::io::Write;
+    let mut child = Command::new(HULSE)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary can be started");
+    let mut stdin = child.stdin.take().expect("stdin is a pipe");
+    // A command that refuses its arguments does not read.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    child.wait_with_output().expect("the command ends")
+}
+
+/// As [`run`] without input, but ends a program that does not end by itself: it then has no exit code.
+pub(crate) fn run_within(limit: Duration, arguments: &[&str]) -> Output {
+    let mut command = Command::new(HULSE);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary can be started");
+    let began = Instant::now();
+    while child.try_wait().expect("a child can be asked").is_none() {
+        if began.elapsed() > limit {
+            child.kill().expect("a child can be killed");
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().expect("the command ends")
+}
+
+/// A plain HTTP GET; `None` when nobody answers.
+pub(crate) fn http_get(address: &str, path: &str) -> Option<String> {
+    use std::io::Write;
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// The log files of the bookie, oldest first.
+pub(crate) fn log_files(data: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![data.join("bookie")];
+    while let Some(folder) = folders.pop() {
+        for item in std::fs::read_dir(&folder).expect("the bookie's folder can be read") {
+            let path = item.expect("a folder can be listed").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "log") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,234 @@
+//! Case ST-06: a bookie starts by itself after any crash and any tear of its log's end, serves all that was acknowledged and nothing
+//! else, and never passes over damage in the middle in silence.
+
+use std::collections::BTreeMap;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use hulse_sdk::{Client, Error};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use super::numbers::{Place, check, read_all, send, settle};
+use super::report::{report, rounds};
+use super::server::{Server, log_files};
+
+const PORT: u16 = 17_460;
+
+fn client(server: &Server) -> Client {
+    Client::builder(server.address()).build().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_killed_at_random_moments_under_load_always_starts_and_loses_nothing() {
+    let kills = rounds(5, 30);
+    let mut server = Server::start(PORT);
+    let client = client(&server);
+    client.admin().create_topic("load", 2).await.unwrap();
+    let producer = client.producer("load").build().await.unwrap();
+    let mut random = ChaCha8Rng::seed_from_u64(66);
+    let mut tickets = Vec::new();
+    let mut number = 0;
+    for _ in 0..kills {
+        let until = number + random.random_range(500..2_500);
+        while number < until {
+            tickets.push((number, send(&producer, number, 200, None).await.unwrap()));
+            number += 1;
+            if number % 20 == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        server = tokio::task::spawn_blocking(move || {
+            server.kill();
+            server.restart();
+            server
+        })
+        .await
+        .unwrap();
+    }
+    producer.close().await.unwrap();
+    let (acknowledged, failed) = settle(tickets).await;
+    assert!(failed.is_empty(), "{:?}", failed.first_key_value());
+    check(
+        &acknowledged,
+        &failed,
+        &read_all(&client, "load").await,
+        true,
+    );
+    report(&format!("kills under load: {kills}"));
+}
+
+/// A stopped server with acknowledged records in it.
+async fn filled(port: u16) -> (Server, BTreeMap<u64, Place>) {
+    let mut server = Server::start_with(port, &[("HULSE_BOOKIE__LOG_FILE_SIZE", "16MiB")]);
+    let client = client(&server);
+    client.admin().create_topic("torn", 1).await.unwrap();
+    let producer = client.producer("torn").build().await.unwrap();
+    let mut tickets = Vec::new();
+    for number in 0..2_000 {
+        tickets.push((number, send(&producer, number, 500, None).await.unwrap()));
+        if number % 100 == 0 {
+            producer.flush().await.unwrap();
+        }
+    }
+    producer.close().await.unwrap();
+    let (acknowledged, failed) = settle(tickets).await;
+    assert!(failed.is_empty());
+    server.kill();
+    (server, acknowledged)
+}
+
+fn append(path: &Path, bytes: &[u8]) {
+    let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+/// Where the written part of a preallocated log file ends: its last byte that is not zero.
+fn written_end(path: &Path) -> u64 {
+    let bytes = std::fs::read(path).unwrap();
+    bytes
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |at| at as u64 + 1)
+}
+
+fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
+    let mut file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.seek(SeekFrom::Start(at)).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+fn flip(path: &Path, at: u64) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[at as usize] ^= 0x10;
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// What follows the last group is junk of every kind; the records are all there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn junk_behind_the_last_group_is_neither_fatal_nor_served() {
+    let (mut server, acknowledged) = filled(PORT + 2).await;
+    let mut noise = vec![0; 512];
+    ChaCha8Rng::seed_from_u64(1).fill(&mut noise[..]);
+    let negative = [[0xff; 64], [0x80; 64]].concat();
+    let huge = [&noise[..64], &[0xff, 0xff, 0xff, 0x7f], &noise[64..128]].concat();
+    for junk in [vec![0; 512], noise.clone(), negative, huge] {
+        let last = log_files(&server.data()).pop().unwrap();
+        let end = written_end(&last).next_multiple_of(4096);
+        overwrite(&last, end, &junk);
+        append(&last, &junk);
+        server.restart();
+        let client = client(&server);
+        check(
+            &acknowledged,
+            &BTreeMap::<u64, Error>::new(),
+            &read_all(&client, "torn").await,
+            true,
+        );
+        server.kill();
+    }
+    report("cases torn by junk: 4");
+}
+
+/// The end of the log is gone: what is left is a prefix, and numbers are not used twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn log_cut_at_any_length_starts_and_serves_a_prefix() {
+    let (mut server, acknowledged) = filled(PORT + 4).await;
+    let saved = tempfile::tempdir().unwrap();
+    copy(&server.data(), saved.path());
+    let mut random = ChaCha8Rng::seed_from_u64(64);
+    let cuts = rounds(8, 64);
+    for _ in 0..cuts {
+        std::fs::remove_dir_all(server.data()).unwrap();
+        copy(saved.path(), &server.data());
+        let last = log_files(&server.data())
+            .into_iter()
+            .rfind(|path| written_end(path) > 4096)
+            .unwrap();
+        let length = random.random_range(4096..written_end(&last));
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(&last)
+            .unwrap()
+            .set_len(length)
+            .unwrap();
+        server.restart();
+        let found = read_all(&client(&server), "torn").await;
+        for (position, (place, number)) in found.iter().enumerate() {
+            assert_eq!(
+                *number, position as u64,
+                "not a prefix after a cut at {length}"
+            );
+            assert_eq!(acknowledged.get(number), Some(place));
+        }
+        server.kill();
+    }
+    report(&format!("cases torn by a cut: {cuts}"));
+}
+
+/// A flipped bit with good groups behind it was durable: it is damage, and it is said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_in_the_middle_is_reported_and_never_passed_over() {
+    let (mut server, acknowledged) = filled(PORT + 6).await;
+    let first = log_files(&server.data())
+        .into_iter()
+        .find(|path| written_end(path) > 100_000)
+        .unwrap();
+    flip(&first, written_end(&first) / 2);
+    server.restart();
+    let client = client(&server);
+    let outcome = read_until_error(&client).await;
+    let (found, error) = outcome;
+    let error = error.unwrap_or_else(|| {
+        panic!(
+            "{} records were served as if nothing had happened",
+            found.len()
+        )
+    });
+    assert!(error.to_string().contains("damage"), "{error}");
+    for (place, number) in &found {
+        assert_eq!(
+            acknowledged.get(number),
+            Some(place),
+            "a wrong record was served"
+        );
+    }
+    assert!(server.log().contains("damage"), "{}", server.log());
+}
+
+async fn read_until_error(client: &Client) -> (Vec<(Place, u64)>, Option<Error>) {
+    let mut found = Vec::new();
+    let reader = client
+        .reader("torn")
+        .start(hulse_sdk::Start::Earliest)
+        .follow(false);
+    let mut reader = match reader.retry_timeout(Duration::from_secs(5)).build().await {
+        Ok(reader) => reader,
+        Err(error) => return (found, Some(error)),
+    };
+    loop {
+        match reader.next().await {
+            Ok(Some(record)) => {
+                let text = String::from_utf8(record.value.unwrap_or_default().to_vec()).unwrap();
+                found.push(((record.partition, record.offset.0), text.parse().unwrap()));
+            }
+            Ok(None) => return (found, None),
+            Err(error) => return (found, Some(error)),
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for item in std::fs::read_dir(from).unwrap() {
+        let item = item.unwrap();
+        let target = to.join(item.file_name());
+        if item.file_type().unwrap().is_dir() {
+            copy(&item.path(), &target);
+        } else {
+            std::fs::copy(item.path(), target).unwrap();
+        }
+    }
+}
