@@ -8,6 +8,7 @@
 mod ledger;
 mod mutants;
 mod partition;
+mod scenarios;
 mod traces;
 
 use tests_harness::Suite;

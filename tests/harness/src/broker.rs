@@ -135,6 +135,11 @@ impl Cluster {
         self.preferred.store(place, Ordering::Relaxed);
     }
 
+    /// Clients turn to the other broker.
+    pub fn prefer_other(&self) {
+        self.preferred.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A new process in the place of a broker; the old one is killed.
     pub fn replace(&self, place: usize) -> Arc<SimBroker> {
         let boot = self.boots.fetch_add(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use hulse_proto::batch::{BatchBuilder, Compression, ProducerStamp, RecordRef};
 use hulse_proto::error::{Fate, Fault, Reason};
-use hulse_proto::id::ProducerId;
+use hulse_proto::id::{OwnerEpoch, ProducerId};
 use hulse_proto::limits::BATCHES_IN_FLIGHT_MAX;
 use hulse_proto::time::WallClock;
 use rand::Rng;
@@ -61,6 +61,8 @@ pub struct Producer {
     next: u64,
     made: u32,
     unacked: VecDeque<Batch>,
+    /// Highest leader epoch seen: an owner of a lower one does not know yet that it is none (serving.md B11).
+    seen: OwnerEpoch,
 }
 
 /// How a session ended.
@@ -90,6 +92,7 @@ impl Producer {
             next: 0,
             made: 0,
             unacked: VecDeque::new(),
+            seen: OwnerEpoch(0),
         }
     }
 
@@ -103,7 +106,9 @@ impl Producer {
         while !self.done() && !self.cluster.is_deleting() {
             let before = (self.made, self.unacked.len());
             let stale = self.rng.random_bool(0.05);
-            if let Some((broker, handle)) = self.cluster.route(stale).await {
+            if let Some((broker, handle)) = self.cluster.route(stale).await
+                && self.is_new_enough(&handle)
+            {
                 let end = match self.manner.idempotent {
                     true => self.session(&broker, &handle).await,
                     false => self.plain(&broker, &handle).await,
@@ -127,6 +132,16 @@ impl Producer {
             }
             sleep(Duration::from_millis(self.rng.random_range(10..250))).await;
         }
+    }
+
+    fn is_new_enough(&mut self, handle: &PartitionHandle) -> bool {
+        let epoch = handle.leader_epoch();
+        if epoch < self.seen {
+            self.cluster.prefer_other();
+            return false;
+        }
+        self.seen = epoch;
+        true
     }
 
     /// The fate of what is in flight stays unknown for ever; a new epoch keeps it from landing behind what comes.

@@ -2,4 +2,4 @@
 
 mod plan;
 
-pub use plan::{run, run_with};
+pub use plan::{finish, run, run_with};

@@ -137,7 +137,7 @@ async fn wait_for(world: &Arc<World>, producers: Vec<JoinHandle<()>>) {
 }
 
 /// Kills both brokers, opens the partition on a third and judges what it shows.
-async fn finish(cluster: &Arc<Cluster>) -> Run {
+pub async fn finish(cluster: &Arc<Cluster>) -> Run {
     let world = &cluster.world;
     for place in 0..2 {
         cluster.broker(place).process.kill();
