@@ -80,3 +80,15 @@ async fn one_writer_takes_many_small_appends_per_second() {
     assert_eq!(writer.confirmed_end(), EntryId(APPENDS));
     assert!(per_second > 20_000.0, "{per_second:.0} appends/s");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_comes_after_its_permit_is_given_back() {
+    let mut cluster = Cluster::new(1, 1, 1, 1);
+    cluster.config.inflight_entries_max = 1;
+    let client = cluster.client(1);
+    let writer = client.create(new_log(0), |_| Txn::default()).await.unwrap();
+    for offset in 0..2_000 {
+        let appended = writer.append(data(offset, 0)).await.unwrap();
+        assert!(writer.confirmed_end() >= appended.confirmed_end);
+    }
+}

@@ -75,12 +75,12 @@ impl Shared {
     }
 
     /// Gives back what completed appends held.
-    pub(super) fn give_back(&self, done: &mut Vec<(EntryClass, usize)>) {
-        if done.is_empty() {
+    pub(super) fn give_back(&self, held: impl ExactSizeIterator<Item = (EntryClass, usize)>) {
+        if held.len() == 0 {
             return;
         }
         let mut entrance = self.entrance();
-        for (class, bytes) in done.drain(..) {
+        for (class, bytes) in held {
             entrance.permits.give_back(class.into(), bytes);
         }
         drop(entrance);

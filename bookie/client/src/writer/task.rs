@@ -86,7 +86,8 @@ struct Task {
     sealing: Option<oneshot::Sender<Result<Sealing, WriterEnd>>>,
     check: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
     effects: Vec<WriterEffect>,
-    freed: Vec<(EntryClass, usize)>,
+    /// Completed appends, to be answered once their permits are given back.
+    completed: Vec<(Waiting, Answer)>,
 }
 
 /// Starts the task. It ends when the handle is dropped or the writer has ended, and every append is answered.
@@ -108,7 +109,7 @@ pub(super) fn spawn(
         sealing: None,
         check: None,
         effects: Vec::new(),
-        freed: Vec::new(),
+        completed: Vec::new(),
     };
     tokio::spawn(task.run());
 }
@@ -241,7 +242,14 @@ impl Task {
                 self.effects = effects;
             }
         }
-        self.shared.give_back(&mut self.freed);
+        // Permits first: whoever has an answer must find the room that it made.
+        let held = self.completed.iter();
+        self.shared
+            .give_back(held.map(|(waiting, _)| (waiting.class, waiting.bytes)));
+        for (waiting, answer) in self.completed.drain(..) {
+            // The caller may have dropped its future: the append stands all the same.
+            let _ = waiting.answer.send(answer);
+        }
     }
 
     fn effect(&mut self, effect: WriterEffect, confirmed_end: EntryId) {
@@ -286,9 +294,7 @@ impl Task {
         let Some(waiting) = self.waiting.pop_front() else {
             return;
         };
-        self.freed.push((waiting.class, waiting.bytes));
-        // The caller may have dropped its future: the append stands all the same.
-        let _ = waiting.answer.send(answer);
+        self.completed.push((waiting, answer));
     }
 
     fn answer_sealing(&mut self, answer: Result<Sealing, WriterEnd>) {
