@@ -1,7 +1,7 @@
 //! Configuration of a node: what stands in `hulse.toml`, in `conf.d`, in the environment and on the command line.
 //!
 //! Built-in defaults < `hulse.toml` < `conf.d/*.toml` (sorted) < `HULSE_A__B` < flags (operations.md C). Reading order: [`model`] (the
-//! values), [`keys`] (what is said about each), [`load`] (the layers), [`faults`] (everything that is wrong, at once), [`units`].
+//! values), [`keys`] (what is said about each), [`mod@load`] (the layers), [`faults`] (everything that is wrong, at once), [`units`].
 //!
 //! # Invariants
 //! 1. An unknown key stops the start, wherever it stands, and all of them are named together with the nearest right one.
