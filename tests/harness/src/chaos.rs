@@ -92,7 +92,7 @@ impl Chaos {
         points.extend(BOOKIE_POINTS);
         points.extend(WRITER_POINTS);
         points.extend(RECOVERY_POINTS);
-        for _ in 0..self.rng.random_range(0..4) {
+        for _ in 0..self.rng.random_range(0..6) {
             let point = *points.choose(&mut self.rng).expect("there are points");
             // Some are passed at every step, others a few times in a run.
             let passes = match point.0 {

@@ -8,7 +8,7 @@ use bookie_node::core::{Ticket, Verdict};
 use bookie_node::step::{StepAnswer, StepNode, StepOutput};
 use hulse_proto::bookie::{Origin, ReadClass, ReadRequest, RecoveryReadAnswer};
 use hulse_proto::id::{EntryId, LedgerId};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
 use super::request::{Reply, Request};
@@ -21,6 +21,8 @@ const IDLE: Duration = Duration::from_millis(50);
 /// One boot.
 pub(super) struct Life {
     pub(super) node: StepNode,
+    /// Wakes the disk of this boot, and of no other.
+    pub(super) wake: Arc<Notify>,
     waiting: BTreeMap<Ticket, (Request, oneshot::Sender<Reply>)>,
     /// Ledgers whose first contact is over: where the lie of an early ack begins.
     met: BTreeSet<LedgerId>,
@@ -34,6 +36,7 @@ impl Life {
     pub(super) fn new(node: StepNode, now: Duration) -> Self {
         Self {
             node,
+            wake: Arc::default(),
             waiting: BTreeMap::new(),
             met: BTreeSet::new(),
             advanced: now,
@@ -171,17 +174,17 @@ enum Turn {
 
 impl SimBookie {
     /// The disk's turns, until this boot ends.
-    pub(super) async fn serve(self: Arc<Self>, boot: u64) {
+    pub(super) async fn serve(self: Arc<Self>, boot: u64, wake: Arc<Notify>) {
         while let Some(busy) = self.busy(boot) {
             if !busy {
                 tokio::select! {
                     biased;
-                    () = self.wake.notified() => {}
+                    () = wake.notified() => {}
                     () = sleep(IDLE) => {
                         if !self.turn(boot, Turn::Idle) {
                             return;
                         }
-                        self.wake.notified().await;
+                        wake.notified().await;
                     }
                 }
                 continue;

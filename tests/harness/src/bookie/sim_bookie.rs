@@ -16,7 +16,7 @@ use hulse_proto::time::WallClock;
 use prometheus_client::registry::Registry;
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::life::Life;
@@ -99,7 +99,6 @@ pub struct SimBookie {
     pub(super) setup: BookieSetup,
     disk: MemoryDisk,
     pub(super) state: Mutex<State>,
-    pub(super) wake: Notify,
     started: Instant,
 }
 
@@ -122,7 +121,6 @@ impl SimBookie {
             name,
             setup,
             disk: MemoryDisk::default(),
-            wake: Notify::new(),
             started: Instant::now(),
         })
     }
@@ -170,13 +168,13 @@ impl SimBookie {
         let (answer, heard) = oneshot::channel();
         let lie = self.setup.lie;
         let (ask, replies) = life.submit(now, request, answer, lie);
+        life.wake.notify_one();
         self.settle(&mut state, replies);
         drop(state);
         for ledger in ask {
             let this = self.clone();
             tokio::spawn(async move { this.verify(boot, ledger).await });
         }
-        self.wake.notify_one();
         Some(heard)
     }
 
@@ -251,10 +249,9 @@ impl SimBookie {
         let now = self.now();
         if let Some(life) = state.life.as_mut() {
             let replies = life.verified(now, ledger, verdict);
+            life.wake.notify_one();
             self.settle(&mut state, replies);
         }
-        drop(state);
-        self.wake.notify_one();
     }
 
     /// As the node's own shell asks and judges.
@@ -396,11 +393,13 @@ impl SimBookie {
         match opened {
             Ok(node) if !armed => {
                 self.check_log(&node);
-                state.life = Some(Life::new(node, self.now()));
+                let life = Life::new(node, self.now());
+                let wake = life.wake.clone();
+                state.life = Some(life);
                 trace!(self.setup.trace, "{} serves", self.name);
                 drop(state);
                 let this = self.clone();
-                tokio::spawn(async move { this.serve(boot).await });
+                tokio::spawn(async move { this.serve(boot, wake).await });
                 true
             }
             other => {
