@@ -7,9 +7,9 @@ use hulse_sdk::{Producer, Record};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::ensure_topic;
 use super::figures::{Figures, Latencies, Throughput};
 use super::payload::Payloads;
+use super::run::ensure_topic;
 use crate::arguments::Load;
 use crate::commands::produce::Pace;
 use crate::commands::session::Session;

@@ -1,0 +1,10 @@
+//! The language in one screen.
+
+/// What `--help` of `consume` and `produce` shows.
+pub(crate) const HELP: &str = "\
+Format: text with these letters
+  %t topic      %p partition    %o offset      %T timestamp in ms   %i number of the record, from 1
+  %k key        %v or %s value  %h headers     %P{name} one header
+  %K key bytes  %S value bytes  (-1: null)     %% a percent sign
+After a letter: {hex} {base64} {json} {len}; %T{strftime[%Y-%m-%dT%H:%M:%S]}; numbers {hex} {big32} {big64}
+Escapes: \\n \\t \\r \\0 \\\\ \\xNN";
