@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hulse_proto::batch::{BatchBuilder, Compression, Header, ProducerStamp, RecordRef};
-use hulse_proto::entry::{BatchInfo, Entry, EntryClass, EntryKind, Envelope, NewEntry, Totals};
+use hulse_proto::entry::{BatchSummary, Entry, EntryClass, EntryKind, Envelope, NewEntry, Totals};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{
     EntryId, FenceToken, Incarnation, LedgerId, NodeName, Offset, OwnerEpoch, PartitionId,
@@ -68,7 +68,7 @@ pub fn batches() -> Seeds {
 }
 
 fn envelope(kind: EntryKind, batches: &[Bytes]) -> Envelope {
-    let describe = |batch: &Bytes| BatchInfo {
+    let describe = |batch: &Bytes| BatchSummary {
         length: batch.len() as u32,
         span: 6,
         count: 6,

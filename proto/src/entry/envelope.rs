@@ -23,7 +23,7 @@ use crate::limits::ENTRY_BATCHES_MAX;
 use crate::time::TimestampMs;
 
 const FIXED_BYTES: usize = 24;
-const BATCH_INFO_BYTES: usize = 56;
+const BATCH_SUMMARY_BYTES: usize = 56;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ pub enum EntryKind {
 
 /// One batch of an entry, as its header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BatchInfo {
+pub struct BatchSummary {
     /// Bytes of the batch.
     pub length: u32,
     /// Last offset + 1 − base offset.
@@ -75,7 +75,7 @@ pub struct Envelope {
     /// Highest record timestamp of the partition so far; `i64::MIN` when there was none.
     pub running_max_timestamp: TimestampMs,
     /// In order.
-    pub batches: Vec<BatchInfo>,
+    pub batches: Vec<BatchSummary>,
 }
 
 /// Why bytes are not an envelope.
@@ -114,7 +114,7 @@ pub enum EnvelopeError {
 impl Envelope {
     /// The bytes.
     pub fn encode(&self) -> Bytes {
-        let len = FIXED_BYTES + self.batches.len() * BATCH_INFO_BYTES + 4;
+        let len = FIXED_BYTES + self.batches.len() * BATCH_SUMMARY_BYTES + 4;
         let mut out = BytesMut::with_capacity(len);
         out.put_u8(0);
         out.put_u8(self.kind as u8);
@@ -166,7 +166,7 @@ impl Envelope {
         if claimed as usize > ENTRY_BATCHES_MAX {
             return Err(EnvelopeError::Batches { claimed });
         }
-        let expected = FIXED_BYTES + claimed as usize * BATCH_INFO_BYTES + 4;
+        let expected = FIXED_BYTES + claimed as usize * BATCH_SUMMARY_BYTES + 4;
         if bytes.len() != expected {
             return Err(EnvelopeError::Length {
                 found: bytes.len(),
@@ -181,7 +181,9 @@ impl Envelope {
             .get(usize::from(kind))
             .copied()
             .ok_or(EnvelopeError::Kind(kind))?;
-        let batches = (0..claimed).map(|_| BatchInfo::decode(&mut rest)).collect();
+        let batches = (0..claimed)
+            .map(|_| BatchSummary::decode(&mut rest))
+            .collect();
         Ok(Self {
             kind,
             append_time,
@@ -191,8 +193,8 @@ impl Envelope {
     }
 }
 
-impl BatchInfo {
-    /// Reads exactly [`BATCH_INFO_BYTES`]; the caller has checked that they are there.
+impl BatchSummary {
+    /// Reads exactly [`BATCH_SUMMARY_BYTES`]; the caller has checked that they are there.
     fn decode(rest: &mut &[u8]) -> Self {
         Self {
             length: rest.get_u32_le(),

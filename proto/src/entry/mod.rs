@@ -10,7 +10,7 @@ mod header;
 mod tests;
 
 pub use checksum::{Crc32c, crc32c};
-pub use envelope::{BatchInfo, EntryKind, Envelope, EnvelopeError};
+pub use envelope::{BatchSummary, EntryKind, Envelope, EnvelopeError};
 pub use header::{
     Entry, EntryClass, EntryDigest, EntryError, EntryHeader, HEADER_BYTES, NewEntry, Totals,
 };

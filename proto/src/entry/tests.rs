@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::id::{EntryId, LedgerId, Offset, ProducerId};
 
-fn batch_info() -> impl Strategy<Value = BatchInfo> {
+fn batch_summary() -> impl Strategy<Value = BatchSummary> {
     (
         any::<[u32; 3]>(),
         any::<[i64; 5]>(),
@@ -21,7 +21,7 @@ fn batch_info() -> impl Strategy<Value = BatchInfo> {
                 [epoch, attributes],
                 seq,
                 [low, high],
-            )| BatchInfo {
+            )| BatchSummary {
                 length,
                 span,
                 count,
@@ -39,7 +39,7 @@ fn batch_info() -> impl Strategy<Value = BatchInfo> {
 }
 
 prop_compose! {
-    fn envelope()(batches in prop::collection::vec(batch_info(), 0..20), append_time in any::<i64>(), max in any::<i64>())
+    fn envelope()(batches in prop::collection::vec(batch_summary(), 0..20), append_time in any::<i64>(), max in any::<i64>())
         -> Envelope
     {
         Envelope { kind: EntryKind::Data, append_time, running_max_timestamp: max, batches }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hulse_proto::batch::{self, BatchHeader};
-use hulse_proto::entry::{BatchInfo, EntryClass, EntryKind, Envelope, NewEntry};
+use hulse_proto::entry::{BatchSummary, EntryClass, EntryKind, Envelope, NewEntry};
 use hulse_proto::error::{Fate, Fault, Reason};
 use hulse_proto::id::{EntryId, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::limits::ENTRY_BATCHES_MAX;
@@ -213,7 +213,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         // Its activity is of now and not of the last entry, else the next entry would expire a producer that was idle (or is
         // new) while its batch is on its way, and a copy of that batch would be taken as another one.
         let at = self.last_append_time.max(now);
-        self.accepted.apply(&batch_info(&header), base, at);
+        self.accepted.apply(&batch_summary(&header), base, at);
         self.next_offset = Offset(base.0 + u64::from(header.span()));
         self.queue_bytes += header.length as usize;
         self.queue.push_back(Accepted {
@@ -281,7 +281,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             bytes += length;
             records += next.header.count;
             self.running_max = self.running_max.max(next.header.max_timestamp);
-            batches.push(batch_info(&next.header));
+            batches.push(batch_summary(&next.header));
             body.extend(next.parts);
             tickets.push((next.base, next.ticket));
             self.sent_end = Offset(next.base.0 + u64::from(next.header.span()));
@@ -474,8 +474,8 @@ fn not_applied(why: &Fault) -> Fault {
     }
 }
 
-fn batch_info(header: &BatchHeader) -> BatchInfo {
-    BatchInfo {
+fn batch_summary(header: &BatchHeader) -> BatchSummary {
+    BatchSummary {
         length: header.length,
         span: header.span(),
         count: header.count,

@@ -15,7 +15,10 @@ type Core = PartitionCore<NoMeta, u32>;
 
 fn core() -> Core {
     let settings = CoreSettings {
-        partition: PartitionId { topic: TopicId::default(), index: 0 },
+        partition: PartitionId {
+            topic: TopicId::default(),
+            index: 0,
+        },
         epoch: OwnerEpoch(1),
         producer_expiry: Duration::from_secs(3600),
         roll_bytes: 1 << 20,
@@ -25,7 +28,12 @@ fn core() -> Core {
 }
 
 fn push(builder: &mut BatchBuilder, timestamp: i64, value: &[u8]) {
-    let record = RecordRef { timestamp, key: None, value: Some(value), headers: &[] };
+    let record = RecordRef {
+        timestamp,
+        key: None,
+        value: Some(value),
+        headers: &[],
+    };
     builder.push(&record).unwrap();
 }
 
@@ -34,7 +42,11 @@ fn batch(producer: i64, epoch: i16, sequence: i32, records: u32) -> Bytes {
     for number in 0..records {
         push(&mut builder, i64::from(number), b"value");
     }
-    let stamp = ProducerStamp { id: ProducerId(producer), epoch, base_sequence: sequence };
+    let stamp = ProducerStamp {
+        id: ProducerId(producer),
+        epoch,
+        base_sequence: sequence,
+    };
     builder.build((producer >= 0).then_some(stamp))
 }
 
@@ -45,7 +57,10 @@ fn produce(core: &mut Core, ticket: u32, bytes: &Bytes) {
 fn open(core: &mut Core) {
     core.flush(1);
     let effects = core.take_effects();
-    assert!(matches!(effects[..], [Effect::OpenLog { .. }]), "{effects:?}");
+    assert!(
+        matches!(effects[..], [Effect::OpenLog { .. }]),
+        "{effects:?}"
+    );
     core.log_opened(true, 1);
 }
 
@@ -78,11 +93,16 @@ fn batches_that_wait_while_an_append_is_in_flight_become_one_entry() {
     core.confirmed(EntryId(0), 3);
     let effects = core.take_effects();
     assert_eq!(appends(&effects), [(3, 6)]);
-    let offsets: Vec<_> = answers(effects).into_iter().map(|(ticket, r)| (ticket, r.unwrap().base_offset.0)).collect();
+    let offsets: Vec<_> = answers(effects)
+        .into_iter()
+        .map(|(ticket, r)| (ticket, r.unwrap().base_offset.0))
+        .collect();
     assert_eq!(offsets, [(1, 0)]);
     core.confirmed(EntryId(1), 4);
-    let offsets: Vec<_> =
-        answers(core.take_effects()).into_iter().map(|(ticket, r)| (ticket, r.unwrap().base_offset.0)).collect();
+    let offsets: Vec<_> = answers(core.take_effects())
+        .into_iter()
+        .map(|(ticket, r)| (ticket, r.unwrap().base_offset.0))
+        .collect();
     assert_eq!(offsets, [(2, 3), (3, 5)]);
 }
 
@@ -95,10 +115,15 @@ fn duplicate_of_an_unconfirmed_batch_waits_for_its_confirmation() {
     core.take_effects();
     produce(&mut core, 2, &first);
     core.flush(2);
-    assert!(core.take_effects().is_empty(), "a duplicate was answered from memory alone (LD-03)");
+    assert!(
+        core.take_effects().is_empty(),
+        "a duplicate was answered from memory alone (LD-03)"
+    );
     core.confirmed(EntryId(0), 3);
     let answers = answers(core.take_effects());
-    let [(1, Ok(one)), (2, Ok(two))] = &answers[..] else { panic!("{answers:?}") };
+    let [(1, Ok(one)), (2, Ok(two))] = &answers[..] else {
+        panic!("{answers:?}")
+    };
     assert_eq!((one.base_offset, one.duplicate), (Offset(0), false));
     assert_eq!((two.base_offset, two.duplicate), (Offset(0), true));
 }
@@ -117,7 +142,10 @@ fn duplicate_after_a_long_idle_time_waits_for_the_first_copy() {
     assert_eq!(appends(&core.take_effects()), [(0, 3)]);
     core.produce(header, &first, 2, NOW);
     core.flush(NOW);
-    assert!(core.take_effects().is_empty(), "the copy was taken as another batch");
+    assert!(
+        core.take_effects().is_empty(),
+        "the copy was taken as another batch"
+    );
     core.confirmed(EntryId(0), NOW);
     let answers = answers(core.take_effects());
     let [(1, Ok(one)), (2, Ok(two))] = &answers[..] else {
@@ -141,9 +169,19 @@ fn failure_leaves_sent_batches_unknown_and_waiting_ones_unwritten() {
     core.flush(2);
     core.fail(Fault::new(Reason::StorageUnknown, "the ledger is fenced"));
     produce(&mut core, 4, &batch(7, 0, 2, 1));
-    let fates: Vec<_> =
-        answers(core.take_effects()).into_iter().map(|(ticket, result)| (ticket, result.unwrap_err().fate)).collect();
-    assert_eq!(fates, [(1, Fate::Unknown), (3, Fate::Unknown), (2, Fate::NotApplied), (4, Fate::NotApplied)]);
+    let fates: Vec<_> = answers(core.take_effects())
+        .into_iter()
+        .map(|(ticket, result)| (ticket, result.unwrap_err().fate))
+        .collect();
+    assert_eq!(
+        fates,
+        [
+            (1, Fate::Unknown),
+            (3, Fate::Unknown),
+            (2, Fate::NotApplied),
+            (4, Fate::NotApplied)
+        ]
+    );
     assert!(core.is_idle());
 }
 
@@ -164,7 +202,9 @@ fn batch_that_overlaps_stored_sequences_is_refused_and_nothing_of_it_is_stored()
         produce(&mut core, 9, &batch(7, 0, sequence, count));
         core.flush(3);
         let answers = answers(core.take_effects());
-        let [(9, Err(fault))] = &answers[..] else { panic!("{answers:?}") };
+        let [(9, Err(fault))] = &answers[..] else {
+            panic!("{answers:?}")
+        };
         assert_eq!((fault.reason, fault.fate), (reason, Fate::NotApplied));
     }
     produce(&mut core, 10, &batch(7, 0, 4, 6));
@@ -187,11 +227,18 @@ fn each_of_the_last_five_batches_is_a_duplicate_and_the_sixth_is_not() {
     for number in 1..6_i32 {
         produce(&mut core, 1, &batch(7, 0, number, 1));
         let answers = answers(core.take_effects());
-        let [(1, Ok(found))] = &answers[..] else { panic!("{answers:?}") };
-        assert_eq!((found.base_offset, found.duplicate), (Offset(number as u64), true));
+        let [(1, Ok(found))] = &answers[..] else {
+            panic!("{answers:?}")
+        };
+        assert_eq!(
+            (found.base_offset, found.duplicate),
+            (Offset(number as u64), true)
+        );
     }
     produce(&mut core, 1, &batch(7, 0, 0, 1));
-    assert!(matches!(&answers(core.take_effects())[..], [(1, Err(fault))] if fault.reason == Reason::SequenceOverlap));
+    assert!(
+        matches!(&answers(core.take_effects())[..], [(1, Err(fault))] if fault.reason == Reason::SequenceOverlap)
+    );
 }
 
 #[test]
@@ -207,7 +254,10 @@ fn epoch_rules_fence_the_old_and_let_the_new_begin_at_zero() {
         (3, 1, Some(Reason::FencedEpoch)),
     ] {
         produce(&mut core, 1, &batch(7, epoch, sequence, 1));
-        let found = answers(core.take_effects()).into_iter().next().map(|(_, result)| result.unwrap_err().reason);
+        let found = answers(core.take_effects())
+            .into_iter()
+            .next()
+            .map(|(_, result)| result.unwrap_err().reason);
         assert_eq!(found, reason, "epoch {epoch}");
     }
 }
@@ -222,7 +272,9 @@ fn sequence_wraps_from_the_largest_to_zero() {
     core.flush(2);
     assert!(answers(core.take_effects()).is_empty());
     produce(&mut core, 2, &batch(7, 0, i32::MAX, 1));
-    assert!(matches!(&answers(core.take_effects())[..], [(2, Err(fault))] if fault.reason == Reason::SequenceOverlap));
+    assert!(
+        matches!(&answers(core.take_effects())[..], [(2, Err(fault))] if fault.reason == Reason::SequenceOverlap)
+    );
 }
 
 #[test]
@@ -241,13 +293,20 @@ fn full_ledger_rolls_before_the_next_entry_and_a_refused_roll_goes_on() {
     core.take_effects();
     produce(&mut core, 1, &large);
     core.flush(3);
-    assert!(matches!(core.take_effects()[..], [Effect::RollLog { base: Offset(20) }]));
+    assert!(matches!(
+        core.take_effects()[..],
+        [Effect::RollLog { base: Offset(20) }]
+    ));
     core.log_opened(false, 4);
     assert_eq!(appends(&core.take_effects()), [(20, 20)]);
     core.confirmed(EntryId(1), 5);
     produce(&mut core, 2, &large);
     core.flush(6);
-    assert!(core.take_effects().iter().any(|effect| matches!(effect, Effect::RollLog { base: Offset(40) })));
+    assert!(
+        core.take_effects()
+            .iter()
+            .any(|effect| matches!(effect, Effect::RollLog { base: Offset(40) }))
+    );
     core.log_opened(true, 7);
     assert_eq!(appends(&core.take_effects()), [(40, 20)]);
 }
@@ -260,7 +319,10 @@ fn snapshot_follows_the_first_entry_of_a_ledger_and_is_tried_again_after_a_failu
     core.take_effects();
     core.confirmed(EntryId(0), 10);
     let snapshots = |core: &mut Core| {
-        core.take_effects().iter().filter(|effect| matches!(effect, Effect::Snapshot(_))).count()
+        core.take_effects()
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Snapshot(_)))
+            .count()
     };
     assert_eq!(snapshots(&mut core), 1);
     core.snapshot_done(false, 10);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use hulse_proto::batch::BatchHeader;
-use hulse_proto::entry::BatchInfo;
+use hulse_proto::entry::BatchSummary;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, ProducerId};
 use hulse_proto::limits::BATCHES_IN_FLIGHT_MAX;
@@ -73,7 +73,7 @@ fn distance(from: i32, sequence: i32) -> i64 {
 
 impl Producers {
     /// Folds one stored batch in.
-    pub fn apply(&mut self, batch: &BatchInfo, base: Offset, append_time: TimestampMs) {
+    pub fn apply(&mut self, batch: &BatchSummary, base: Offset, append_time: TimestampMs) {
         let id = batch.producer_id;
         if id.0 < 0 {
             return;

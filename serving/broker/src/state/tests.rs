@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hulse_proto::entry::{BatchInfo, EntryKind, Envelope};
+use hulse_proto::entry::{BatchSummary, EntryKind, Envelope};
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId, ProducerId, TopicId};
 use proptest::prelude::*;
 
@@ -31,18 +31,31 @@ impl MetaState for Registers {
 
     fn decode_delta(bytes: &[u8]) -> Result<Self::Delta, RecordError> {
         let [register, value @ ..] = bytes else {
-            return Err(RecordError::CutOff { found: 0, expected: 5 });
+            return Err(RecordError::CutOff {
+                found: 0,
+                expected: 5,
+            });
         };
-        let value = value.try_into().map_err(|_| RecordError::CutOff { found: value.len(), expected: 4 })?;
+        let value = value.try_into().map_err(|_| RecordError::CutOff {
+            found: value.len(),
+            expected: 4,
+        })?;
         Ok((*register, u32::from_le_bytes(value)))
     }
 
     fn encode(&self) -> Bytes {
-        self.0.iter().flat_map(|pair| Self::encode_delta(&(*pair.0, *pair.1))).collect()
+        self.0
+            .iter()
+            .flat_map(|pair| Self::encode_delta(&(*pair.0, *pair.1)))
+            .collect()
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        bytes.chunks(5).map(Self::decode_delta).collect::<Result<_, _>>().map(Self)
+        bytes
+            .chunks(5)
+            .map(Self::decode_delta)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -82,7 +95,10 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            id: PartitionId { topic: TopicId(uuid::Uuid::from_u128(7)), index: 3 },
+            id: PartitionId {
+                topic: TopicId(uuid::Uuid::from_u128(7)),
+                index: 3,
+            },
             epoch: 1,
             now: 1_000_000,
             live: PartitionState::default(),
@@ -94,10 +110,17 @@ impl World {
 
     fn data(&mut self, batches: &[(i8, u8)], elapsed: u32) {
         self.now += i64::from(elapsed);
-        let infos: Vec<BatchInfo> = batches.iter().map(|(producer, count)| self.batch(*producer, *count)).collect();
+        let infos: Vec<BatchSummary> = batches
+            .iter()
+            .map(|(producer, count)| self.batch(*producer, *count))
+            .collect();
         let first = self.live.log.end;
         let end = Offset(first.0 + infos.iter().map(|info| u64::from(info.span)).sum::<u64>());
-        let max = infos.iter().map(|info| info.max_timestamp).max().unwrap_or(0);
+        let max = infos
+            .iter()
+            .map(|info| info.max_timestamp)
+            .max()
+            .unwrap_or(0);
         let envelope = Envelope {
             kind: EntryKind::Data,
             append_time: self.now,
@@ -108,11 +131,11 @@ impl World {
         self.log.push((first, end, envelope));
     }
 
-    fn batch(&mut self, producer: i8, count: u8) -> BatchInfo {
+    fn batch(&mut self, producer: i8, count: u8) -> BatchSummary {
         let next = self.sequences.entry(producer).or_default();
         let base_sequence = *next;
         *next += i32::from(count);
-        BatchInfo {
+        BatchSummary {
             length: 100,
             span: count.into(),
             count: count.into(),
@@ -129,7 +152,9 @@ impl World {
     }
 
     fn snapshot(&self) -> Vec<Bytes> {
-        let records = self.live.snapshot_in_chunks(self.id, OwnerEpoch(self.epoch), 40);
+        let records = self
+            .live
+            .snapshot_in_chunks(self.id, OwnerEpoch(self.epoch), 40);
         records.iter().map(MetaRecord::encode).collect()
     }
 
@@ -155,7 +180,11 @@ impl World {
                 self.live.apply_meta(number, &(*register, *value));
                 let bytes = Registers::encode_delta(&(*register, *value));
                 let kind = MetaRecordKind::Delta { number, bytes };
-                let record = MetaRecord { partition: self.id, epoch: OwnerEpoch(self.epoch), kind };
+                let record = MetaRecord {
+                    partition: self.id,
+                    epoch: OwnerEpoch(self.epoch),
+                    kind,
+                };
                 self.state.push(record.encode());
             }
             Step::Snapshot => self.state.extend(self.snapshot()),
@@ -213,9 +242,15 @@ fn state_of_another_topic_life_is_refused() {
     let mut world = World::new();
     world.data(&[(1, 3)], 1);
     let snapshot = world.snapshot();
-    let recreated = PartitionId { topic: TopicId(uuid::Uuid::from_u128(8)), index: 3 };
+    let recreated = PartitionId {
+        topic: TopicId(uuid::Uuid::from_u128(8)),
+        index: 3,
+    };
     let mut fold = StateFold::<Registers>::new(recreated);
-    assert!(matches!(fold.fold(&snapshot[0]), Err(StateError::Foreign { .. })));
+    assert!(matches!(
+        fold.fold(&snapshot[0]),
+        Err(StateError::Foreign { .. })
+    ));
 }
 
 #[test]
