@@ -150,12 +150,14 @@ impl RecoveryCore {
         if self.is_done() {
             return;
         }
+        // First what is written back: an entry that every member holds makes room for reads at once, and nothing else would
+        // come to ask for them.
+        self.pump_write_back(now, effects);
         if self.end.is_none() {
             self.ask_reads(now, effects);
         } else {
             self.reads.clear();
         }
-        self.pump_write_back(now, effects);
         if self.end.is_some() && self.writes.is_empty() {
             self.close(effects);
         }
