@@ -336,8 +336,12 @@ impl Task {
             .take()
             .expect("the core asks for one ledger at a time");
         let writer = self.writer.clone().expect("the core rolls an open ledger");
+        let begun = writer.metadata().base_offset;
         self.ledger_work = Some(Box::pin(async move {
-            let rolled = with.client.roll(&writer, new, |ledger, _| {
+            let rolled = with.client.roll(&writer, new, |ledger, totals| {
+                // Not where the last entry that was sent would end: what the drain did not confirm is not in the log (W13), and
+                // a link behind it would be a hole (P3).
+                let base = Offset(begun.0 + totals.offset_span);
                 let mut txn = chain.append(log_link(ledger, base, epoch, None));
                 txn.compares.push(guard.clone());
                 txn
@@ -359,7 +363,15 @@ impl Task {
         let fresh = result?;
         let is_fresh = fresh.is_some();
         if let Some(writer) = fresh {
-            let mut span = LedgerSpan::new(writer.ledger(), self.ledger_base, writer.reader());
+            let base = writer.metadata().base_offset;
+            if base != self.ledger_base {
+                let why = format!(
+                    "the ledger before was closed at offset {base}, entries up to {} were not confirmed; retry",
+                    self.ledger_base
+                );
+                return Err(Fault::new(Reason::StorageUnknown, why));
+            }
+            let mut span = LedgerSpan::new(writer.ledger(), base, writer.reader());
             span.gap_start = self.gap_start.take();
             self.log.with_view(|view| view.push_ledger(span));
             self.writer = Some(writer);
