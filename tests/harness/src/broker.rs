@@ -242,6 +242,20 @@ impl Cluster {
         }
     }
 
+    /// Replaces whatever dies from now on, as a supervisor does, until it is dropped.
+    pub async fn keep_alive(self: Arc<Self>) {
+        loop {
+            for place in 0..2 {
+                let broker = self.broker(place);
+                broker.process.resume();
+                if broker.process.is_dead() {
+                    self.replace(place);
+                }
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     /// Deletes the topic as its broker would: mark, tell each broker, remove. Repeats until it is done.
     pub async fn delete(self: Arc<Self>) {
         self.deleting.store(true, Ordering::Relaxed);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use hulse_proto::batch::{BatchBuilder, Compression, ProducerStamp, RecordRef};
 use hulse_proto::error::{Fate, Fault, Reason};
@@ -219,10 +220,6 @@ impl Producer {
             world.trace,
             "producer {number} has {} at {base}", batch.first
         );
-        let late = self.cluster.is_deleted() && !produced.duplicate;
-        world.violations.check(!late, || {
-            format!("producer {number} was told of a record stored in a deleted topic")
-        });
         self.tell(batch, |index| Outcome::Ok(Some(base + index)));
     }
 
@@ -253,12 +250,12 @@ impl Producer {
         }
         let mut answers = FuturesOrdered::new();
         for batch in &self.unacked {
-            answers.push_back(heard(broker, handle, &batch.bytes));
+            answers.push_back(heard(&self.cluster, broker, handle, &batch.bytes));
         }
         loop {
             while answers.len() < BATCHES_IN_FLIGHT_MAX && self.made < self.manner.batches {
                 let batch = self.make();
-                answers.push_back(heard(broker, handle, &batch.bytes));
+                answers.push_back(heard(&self.cluster, broker, handle, &batch.bytes));
                 self.echo(handle, &batch);
                 self.unacked.push_back(batch);
                 let pause = self.rng.random_range(0..=self.manner.pause_ms);
@@ -324,7 +321,7 @@ impl Producer {
         loop {
             while answers.len() < BATCHES_IN_FLIGHT_MAX && self.made < self.manner.batches {
                 let batch = self.make();
-                answers.push_back(heard(broker, handle, &batch.bytes));
+                answers.push_back(heard(&self.cluster, broker, handle, &batch.bytes));
                 sent.push_back(batch);
                 sleep(Duration::from_millis(
                     self.rng.random_range(0..=self.manner.pause_ms),
@@ -354,13 +351,28 @@ impl Producer {
     }
 }
 
-/// A batch sent to a broker; `None` when the broker died before it answered.
+/// A batch sent to a broker; `None` when the broker died before it answered. The answer is taken when it comes, and not when
+/// the producer looks at it.
 fn heard(
+    cluster: &Arc<Cluster>,
     broker: &Arc<SimBroker>,
     handle: &PartitionHandle,
     bytes: &Bytes,
-) -> futures::future::BoxFuture<'static, Option<Result<Produced, Fault>>> {
+) -> BoxFuture<'static, Option<Result<Produced, Fault>>> {
     let answer = handle.produce(bytes.clone());
-    let broker = broker.clone();
-    Box::pin(async move { broker.process.heard(answer).await })
+    let (broker, cluster) = (broker.clone(), cluster.clone());
+    let task = tokio::spawn(async move {
+        let answer = broker.process.heard(answer).await;
+        if let Some(Ok(produced)) = &answer {
+            let late = cluster.is_deleted() && !produced.duplicate;
+            cluster.world.violations.check(!late, || {
+                format!(
+                    "offset {} was stored in a deleted topic",
+                    produced.base_offset
+                )
+            });
+        }
+        answer
+    });
+    Box::pin(async move { task.await.ok().flatten() })
 }

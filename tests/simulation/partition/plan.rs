@@ -83,16 +83,16 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
     tokio::spawn(cluster.clone().run(events, victims.clone(), FIRE));
     chaos.run(world, &victims, FIRE).await;
     world.heal().await;
-    for place in 0..2 {
-        let broker = cluster.broker(place);
-        broker.process.resume();
-        if broker.process.is_dead() {
-            cluster.replace(place);
-        }
-    }
+    let supervisor = tokio::spawn(cluster.clone().keep_alive());
     wait_for(world, producers).await;
-    match deletion {
-        Some(deletion) => judge_deletion(&cluster, deletion).await,
+    let deletion = deletion.map(|deletion| timeout(HEALED, deletion));
+    let deleted = match deletion {
+        Some(deletion) => Some(deletion.await.is_ok()),
+        None => None,
+    };
+    supervisor.abort();
+    match deleted {
+        Some(deleted) => judge_deletion(&cluster, deleted).await,
         None => finish(&cluster).await,
     }
 }
@@ -183,13 +183,11 @@ pub async fn finish(cluster: &Arc<Cluster>) -> Run {
 }
 
 /// After a deletion nothing is left: no key, no entry, no answer.
-async fn judge_deletion(cluster: &Arc<Cluster>, deletion: JoinHandle<()>) -> Run {
+async fn judge_deletion(cluster: &Arc<Cluster>, deleted: bool) -> Run {
     let world = &cluster.world;
-    if timeout(HEALED, deletion).await.is_err() {
-        world
-            .violations
-            .add("STUCK: the topic is not deleted in a healed world");
-    }
+    world.violations.check(deleted, || {
+        "STUCK: the topic is not deleted in a healed world".to_owned()
+    });
     // Whoever has not heard of it yet finds out by its own time-outs.
     sleep(Duration::from_secs(10)).await;
     for place in 0..2 {
