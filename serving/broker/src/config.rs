@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hulse_proto::id::NodeName;
 
-/// Settings of one broker. Values only; collaborators go through constructors.
+/// What one broker is told. Values only; collaborators go through constructors.
 #[derive(Debug, Clone)]
 pub struct BrokerConfig {
     /// Its name; kept in `part/` keys and answered to clients.

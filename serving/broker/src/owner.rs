@@ -22,7 +22,7 @@ use crate::storage_fault;
 /// A failed opening is answered from memory for this long, so that clients' retries do not become a storm of take-overs.
 const FAILED_FOR: Duration = Duration::from_millis(200);
 
-/// What [`Partitions::new`] needs besides the settings.
+/// What [`Partitions::new`] works with besides the broker's config.
 pub struct PartitionsConfig {
     /// The metadata store.
     pub metadata: Arc<dyn MetadataStore>,
@@ -53,10 +53,39 @@ struct Slot {
 
 #[derive(Default)]
 struct Slots {
-    all: BTreeMap<PartitionId, Arc<tokio::sync::Mutex<()>>>,
+    /// Who opens or closes a partition holds its turn.
+    turns: BTreeMap<PartitionId, Arc<tokio::sync::Mutex<()>>>,
     state: BTreeMap<PartitionId, Slot>,
+    /// Never opened again by this process.
     deleted: BTreeSet<PartitionId>,
     stopping: bool,
+}
+
+impl Slots {
+    fn may_open(&self, partition: PartitionId) -> Result<(), Fault> {
+        if self.stopping {
+            return Err(Fault::new(
+                Reason::ShuttingDown,
+                "broker is going down; retry at another one",
+            ));
+        }
+        if self.deleted.contains(&partition) {
+            return Err(Fault::new(
+                Reason::TopicDeleting,
+                "the topic is being deleted",
+            ));
+        }
+        match self
+            .state
+            .get(&partition)
+            .and_then(|slot| slot.failed.as_ref())
+        {
+            Some((at, fault)) if at.elapsed() < FAILED_FOR => {
+                Err(fault.clone().retry_after(FAILED_FOR))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Every partition this broker may open. Cheap to clone.
@@ -112,16 +141,16 @@ impl Partitions {
     }
 
     async fn open_once(&self, partition: PartitionId) -> Result<PartitionHandle, Fault> {
-        let turn = self.lock().all.entry(partition).or_default().clone();
+        let turn = self.lock().turns.entry(partition).or_default().clone();
         let _turn = turn.lock().await;
         if let Some(handle) = self.opened(partition) {
             return Ok(handle);
         }
-        self.may_open(partition)?;
+        self.lock().may_open(partition)?;
         let result = take_over(&self.with, partition).await;
-        // A close or deletion that came meanwhile has set its mark under the same lock as this look.
-        self.may_open(partition)?;
         let mut slots = self.lock();
+        // A stop or deletion that came meanwhile has left its mark; one that comes later finds the slot filled.
+        slots.may_open(partition)?;
         let slot = slots.state.entry(partition).or_default();
         match result {
             Ok(taken) => {
@@ -135,32 +164,6 @@ impl Partitions {
                 slot.failed = Some((Instant::now(), fault.clone()));
                 Err(fault)
             }
-        }
-    }
-
-    fn may_open(&self, partition: PartitionId) -> Result<(), Fault> {
-        let slots = self.lock();
-        if slots.stopping {
-            return Err(Fault::new(
-                Reason::ShuttingDown,
-                "broker is going down; retry at another one",
-            ));
-        }
-        if slots.deleted.contains(&partition) {
-            return Err(Fault::new(
-                Reason::TopicDeleting,
-                "the topic is being deleted",
-            ));
-        }
-        match slots
-            .state
-            .get(&partition)
-            .and_then(|slot| slot.failed.as_ref())
-        {
-            Some((at, fault)) if at.elapsed() < FAILED_FOR => {
-                Err(fault.clone().retry_after(FAILED_FOR))
-            }
-            _ => Ok(()),
         }
     }
 
@@ -207,7 +210,7 @@ impl Partitions {
             if matches!(why.reason, Reason::TopicDeleting | Reason::TopicNotFound) {
                 slots.deleted.insert(partition);
             }
-            slots.all.entry(partition).or_default().clone()
+            slots.turns.entry(partition).or_default().clone()
         };
         let _turn = turn.lock().await;
         let handle = self

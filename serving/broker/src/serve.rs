@@ -27,7 +27,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// A broker that is ready to be served. Built by the command line.
 pub struct Broker {
-    /// Settings.
+    /// What it was told at start.
     pub config: BrokerConfig,
     /// The partitions it may open.
     pub partitions: Partitions,

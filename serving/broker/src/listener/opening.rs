@@ -16,9 +16,7 @@ impl Front {
         if self.drain.is_cancelled() {
             return Err(shutting_down());
         }
-        if let Some(open) = self.partitions.opened(partition)
-            && open.ended().is_none()
-        {
+        if let Some(open) = self.partitions.opened(partition) {
             return Ok(open);
         }
         self.check_exists(partition).await?;
