@@ -154,7 +154,7 @@ impl Partitions {
         let slot = slots.state.entry(partition).or_default();
         match result {
             Ok(taken) => {
-                tracing::debug!(%partition, epoch = %taken.settings.epoch, replayed = taken.replayed, "partition is open");
+                tracing::debug!(%partition, epoch = %taken.config.epoch, replayed = taken.replayed, "partition is open");
                 let handle = spawn(self.with.clone(), taken);
                 slot.open = Some(handle.clone());
                 slot.failed = None;

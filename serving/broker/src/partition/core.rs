@@ -28,7 +28,8 @@ use crate::state::{MetaRecord, MetaState, PartitionState, Producers, Verdict};
 const COALESCE_BYTES_MAX: usize = 2 << 20;
 /// With appends in flight, a further one is sent only when this much waits: small batches coalesce, large ones pipeline.
 const PIPELINE_BYTES_MIN: usize = 256 << 10;
-/// Entries sent and not confirmed.
+/// Entries sent and not confirmed. At up to 8 MiB each they stay within the permits of a ledger's writer (storage.md W2), so an
+/// append is not refused for want of room, which would end the partition.
 const IN_FLIGHT_MAX: usize = 8;
 /// A snapshot is due after so many confirmed entries (serving.md, amendment to C4.2) …
 const SNAPSHOT_ENTRIES: u64 = 10_000;
@@ -59,7 +60,7 @@ pub(crate) enum Effect<T> {
 
 /// Fixed facts of an open partition.
 #[derive(Debug, Clone)]
-pub(crate) struct CoreSettings {
+pub(crate) struct CoreConfig {
     pub(crate) partition: PartitionId,
     pub(crate) epoch: OwnerEpoch,
     pub(crate) producer_expiry: Duration,
@@ -94,7 +95,7 @@ struct InFlight<T> {
 /// One open partition.
 #[derive(Debug)]
 pub(crate) struct PartitionCore<M, T> {
-    settings: CoreSettings,
+    config: CoreConfig,
     /// Confirmed.
     state: PartitionState<M>,
     /// Producers as of the last accepted batch.
@@ -122,13 +123,13 @@ pub(crate) struct PartitionCore<M, T> {
 impl<M: MetaState, T> PartitionCore<M, T> {
     /// A partition after its take-over. `replayed` is how many entries the replay read: the length the next one would have.
     pub(crate) fn new(
-        settings: CoreSettings,
+        config: CoreConfig,
         state: PartitionState<M>,
         next_offset: Offset,
         replayed: u64,
     ) -> Self {
         Self {
-            settings,
+            config,
             accepted: state.log.producers.clone(),
             last_append_time: state.log.append_time,
             running_max: state.log.running_max_timestamp,
@@ -209,7 +210,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
 
     fn accept(&mut self, header: BatchHeader, batch: &Bytes, ticket: T, now: TimestampMs) {
         let base = self.next_offset;
-        let parts = batch::place(batch, base, self.settings.epoch);
+        let parts = batch::place(batch, base, self.config.epoch);
         // Its activity is of now and not of the last entry, else the next entry would expire a producer that was idle (or is
         // new) while its batch is on its way, and a copy of that batch would be taken as another one.
         let at = self.last_append_time.max(now);
@@ -253,8 +254,8 @@ impl<M: MetaState, T> PartitionCore<M, T> {
 
     fn roll_due(&self, now: TimestampMs) -> bool {
         let age = now.saturating_sub(self.ledger_opened_at);
-        self.ledger_bytes >= self.settings.roll_bytes
-            || (self.ledger_bytes > 0 && age >= self.settings.roll_age.as_millis() as TimestampMs)
+        self.ledger_bytes >= self.config.roll_bytes
+            || (self.ledger_bytes > 0 && age >= self.config.roll_age.as_millis() as TimestampMs)
     }
 
     fn may_send(&self) -> bool {
@@ -288,7 +289,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         }
         self.queue_bytes -= bytes;
         self.accepted
-            .expire(self.last_append_time, self.settings.producer_expiry);
+            .expire(self.last_append_time, self.config.producer_expiry);
         let envelope = Envelope {
             kind: EntryKind::Data,
             append_time: self.last_append_time,
@@ -326,7 +327,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             self.first_entry_pending = true;
         } else {
             // Asked again only after as much as a quarter of a ledger more.
-            self.ledger_bytes -= self.ledger_bytes.min(self.settings.roll_bytes / 4);
+            self.ledger_bytes -= self.ledger_bytes.min(self.config.roll_bytes / 4);
         }
         self.flush(now);
     }
@@ -343,12 +344,8 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         log_entry.entry = entry;
         let append_time = log_entry.envelope.append_time;
         let (first, end) = (log_entry.first, log_entry.end);
-        self.state.apply_log(
-            first,
-            end,
-            &log_entry.envelope,
-            self.settings.producer_expiry,
-        );
+        self.state
+            .apply_log(first, end, &log_entry.envelope, self.config.producer_expiry);
         self.since_snapshot.0 += 1;
         self.since_snapshot.1 += log_entry.payload_len as u64;
         self.effects.push(Effect::Confirmed(log_entry));
@@ -408,7 +405,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             self.snapshot_running = Some(std::mem::take(&mut self.since_snapshot));
             let records = self
                 .state
-                .snapshot(self.settings.partition, self.settings.epoch);
+                .snapshot(self.config.partition, self.config.epoch);
             self.effects.push(Effect::Snapshot(records));
         }
     }

@@ -120,13 +120,26 @@ impl Ended {
     }
 
     fn fault(&self) -> Fault {
-        self.get().unwrap_or_else(|| {
-            Fault::new(
-                Reason::Internal,
-                "partition task ended without a word; see the broker's log",
-            )
-        })
+        self.get().unwrap_or_else(without_a_word)
     }
+}
+
+/// Held by a partition's task: should it panic, its handles hear that it ended, so that the next request opens it again
+/// (ARCHITECTURE D16).
+pub(super) struct EndedOnDrop(pub(super) Arc<Ended>);
+
+impl Drop for EndedOnDrop {
+    fn drop(&mut self) {
+        // A task that ends by itself has said why before.
+        self.0.set(without_a_word());
+    }
+}
+
+fn without_a_word() -> Fault {
+    Fault::new(
+        Reason::Internal,
+        "partition task ended without a word; see the broker's log",
+    )
 }
 
 pub(crate) struct Shared {
@@ -264,5 +277,31 @@ impl PartitionHandle {
         timestamp: TimestampMs,
     ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
         self.0.log.offset_at_time(timestamp).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn task_that_panics_tells_its_handles_that_it_ended() {
+        let ended = Arc::new(Ended::default());
+        let held = EndedOnDrop(ended.clone());
+        let task = tokio::spawn(async move {
+            let _held = held;
+            panic!("on purpose");
+        });
+        assert!(task.await.is_err());
+        assert_eq!(ended.get().unwrap().reason, Reason::Internal);
+    }
+
+    #[test]
+    fn task_that_said_why_it_ends_is_believed() {
+        let ended = Arc::new(Ended::default());
+        let held = EndedOnDrop(ended.clone());
+        ended.set(Fault::new(Reason::ShuttingDown, "going down"));
+        drop(held);
+        assert_eq!(ended.get().unwrap().reason, Reason::ShuttingDown);
     }
 }

@@ -16,7 +16,7 @@ use hulse_proto::wire::metadata::{ChainLink, Partition};
 use prost::Message;
 use uuid::Uuid;
 
-use super::core::CoreSettings;
+use super::core::CoreConfig;
 use super::snapshots::StateWriter;
 use crate::keys::partition_key;
 use crate::log::{Chain, LedgerSpan, LogReader, LogView, TailBudget};
@@ -45,7 +45,7 @@ pub(crate) struct Collaborators {
 
 /// A partition that is ready to serve.
 pub(crate) struct Taken {
-    pub(crate) settings: CoreSettings,
+    pub(crate) config: CoreConfig,
     pub(crate) guard: Compare,
     pub(crate) state: PartitionState<NoMeta>,
     pub(crate) log: LogReader,
@@ -110,7 +110,7 @@ pub(crate) async fn take_over(
         .await?;
     state.log.end = next_offset;
     Ok(Taken {
-        settings: CoreSettings {
+        config: CoreConfig {
             partition,
             epoch,
             producer_expiry: with.producer_expiry,

@@ -1,6 +1,5 @@
 //! The task behind a handle: feeds the state machine and does what it asks for. The only place where a partition waits.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::core::{Effect, PartitionCore};
 use super::handle::{
-    Command, Ended, LogOffsets, PartitionHandle, ProduceCommand, Produced, Shared,
+    Command, Ended, EndedOnDrop, LogOffsets, PartitionHandle, ProduceCommand, Produced, Shared,
 };
 use super::snapshots::{SnapshotError, StateWriter};
 use super::takeover::{Collaborators, Taken, log_link};
@@ -68,8 +67,8 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
     let queued_bytes = Arc::new(AtomicUsize::new(0));
     let ended = Arc::new(Ended::default());
     let handle = PartitionHandle(Arc::new(Shared {
-        id: taken.settings.partition,
-        epoch: taken.settings.epoch,
+        id: taken.config.partition,
+        epoch: taken.config.epoch,
         commands,
         offsets: watch,
         ended: ended.clone(),
@@ -80,15 +79,10 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
     let task = Task {
         clock: OwnerClock::new(with.clock.clone(), taken.state.log.append_time),
         with,
-        partition: taken.settings.partition,
-        epoch: taken.settings.epoch,
+        partition: taken.config.partition,
+        epoch: taken.config.epoch,
         guard: taken.guard,
-        core: PartitionCore::new(
-            taken.settings,
-            taken.state,
-            taken.next_offset,
-            taken.replayed,
-        ),
+        core: PartitionCore::new(taken.config, taken.state, taken.next_offset, taken.replayed),
         log: taken.log,
         offsets,
         queued_bytes,
@@ -114,6 +108,7 @@ struct End {
 
 impl Task {
     async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>, ended: Arc<Ended>) {
+        let _panics = EndedOnDrop(ended.clone());
         let end = self.serve(&mut commands).await;
         ended.set(end.why.clone());
         self.core.fail(end.why.clone());
@@ -269,8 +264,7 @@ impl Task {
     }
 
     fn execute(&mut self) {
-        let mut effects: VecDeque<_> = self.core.take_effects().into();
-        while let Some(effect) = effects.pop_front() {
+        for effect in self.core.take_effects() {
             match effect {
                 Effect::Answer { ticket, result } => self.answer(ticket, result),
                 Effect::Append(entry) => {

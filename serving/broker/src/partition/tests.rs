@@ -7,14 +7,14 @@ use hulse_proto::batch::{BatchBuilder, BatchHeader, Compression, ProducerStamp, 
 use hulse_proto::error::{Fate, Fault, Reason};
 use hulse_proto::id::{EntryId, Offset, OwnerEpoch, PartitionId, ProducerId, TopicId};
 
-use super::core::{CoreSettings, Effect, PartitionCore};
+use super::core::{CoreConfig, Effect, PartitionCore};
 use super::handle::Produced;
 use crate::state::{NoMeta, PartitionState};
 
 type Core = PartitionCore<NoMeta, u32>;
 
 fn core() -> Core {
-    let settings = CoreSettings {
+    let config = CoreConfig {
         partition: PartitionId {
             topic: TopicId::default(),
             index: 0,
@@ -24,7 +24,7 @@ fn core() -> Core {
         roll_bytes: 1 << 20,
         roll_age: Duration::from_secs(100),
     };
-    Core::new(settings, PartitionState::default(), Offset(0), 0)
+    Core::new(config, PartitionState::default(), Offset(0), 0)
 }
 
 fn push(builder: &mut BatchBuilder, timestamp: i64, value: &[u8]) {
