@@ -408,13 +408,14 @@ impl Pass<'_> {
         let mut evidence = Evidence::default();
         let mut after = hole.file;
         if let Some((scan, at, id)) = here {
-            evidence = evidence.and(scan.evidence(at)?);
+            let torn = (hole.file == id && hole.offset == at).then_some(at);
+            evidence = evidence.and(scan.evidence(at, torn)?);
             after = id;
         }
         for (id, file) in self.files.range(after + 1..) {
             if self.seals.get(id) != Some(&0) && file.header.is_ok() {
                 let mut scan = file.scan(self.seals.get(id).copied().unwrap_or(u64::MAX));
-                evidence = evidence.and(scan.evidence(BLOCK_BYTES as u64)?);
+                evidence = evidence.and(scan.evidence(BLOCK_BYTES as u64, None)?);
             }
         }
         Ok(evidence.synced > hole || (self.survived && evidence.any))

@@ -112,12 +112,14 @@ impl FileScan {
         Ok(None)
     }
 
-    /// The highest durable end that any valid header at or after `from` states, and whether there is any header at all.
-    pub fn evidence(&mut self, from: u64) -> Result<Evidence, DiskError> {
+    /// The highest durable end that any valid header at or after `from` states, and whether there is any behind the hole. A header
+    /// right at the hole (`hole`, in this file) proves nothing by its being there: a process that is killed leaves a write half
+    /// done.
+    pub fn evidence(&mut self, from: u64, hole: Option<u64>) -> Result<Evidence, DiskError> {
         let mut found = Evidence::default();
         let mut at = from;
         while let Some(header) = self.next_header(at)? {
-            found.any = true;
+            found.any |= hole != Some(header.offset);
             found.synced = found.synced.max(header.synced);
             // Bytes of a user inside a whole group are not looked at: they could imitate a header.
             let whole = self.group_at(header.offset)?.is_ok();

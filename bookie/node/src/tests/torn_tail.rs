@@ -206,3 +206,32 @@ fn unsynced_mode_after_kill_keeps_everything() {
     assert!(rig.node.new_limbo().is_empty());
     rig.check();
 }
+
+/// A killed process leaves a write half done: its group's header may stand without its records. That is a torn tail also under
+/// the kernel that took the write, and never damage.
+#[test]
+fn write_cut_short_by_a_kill_is_a_torn_tail_under_the_same_kernel() {
+    let same_kernel = NodeConfig {
+        kernel_boot_id: "a".to_owned(),
+        ..config()
+    };
+    for kept in [0, 64, 512, 4096, 8192, 12_000] {
+        let mut rig = Rig::new(same_kernel.clone());
+        rig.store(1, 0..3, 100);
+        rig.node.idle();
+        rig.add(1, 3, 6_000);
+        rig.add(1, 4, 6_000);
+        rig.node.write_group();
+        let name = log_files(&rig.disk)[0].clone();
+        let (first, _) = rig.disk.unsynced(&name)[0];
+        let survives = |of: &str, at: u64| of != name || at < first + kept;
+        let mut rig = rig.reopen(same_kernel.clone(), Survival::Chosen(&survives), &[]);
+        assert!(
+            rig.node.damage().is_empty(),
+            "{kept} bytes of the group: {:?}",
+            rig.node.damage()
+        );
+        rig.check();
+        assert!(!rig.has(1, 4), "half a group was adopted");
+    }
+}
