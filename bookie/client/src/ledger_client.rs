@@ -83,6 +83,11 @@ impl LedgerClient {
         }
     }
 
+    /// What the client was told at its start.
+    pub fn config(&self) -> &ClientConfig {
+        &self.inner.config
+    }
+
     /// Creates a ledger by ONE transaction that also holds the caller's compares and effects (storage.md M5); `part` gets the
     /// new ledger's number.
     ///

@@ -28,8 +28,7 @@ use crate::state::{MetaRecord, MetaState, PartitionState, Producers, Verdict};
 const COALESCE_BYTES_MAX: usize = 2 << 20;
 /// With appends in flight, a further one is sent only when this much waits: small batches coalesce, large ones pipeline.
 const PIPELINE_BYTES_MIN: usize = 256 << 10;
-/// Entries sent and not confirmed. At up to 8 MiB each they stay within the permits of a ledger's writer (storage.md W2), so an
-/// append is not refused for want of room, which would end the partition.
+/// Entries sent and not confirmed.
 const IN_FLIGHT_MAX: usize = 8;
 /// A snapshot is due after so many confirmed entries (serving.md, amendment to C4.2) …
 const SNAPSHOT_ENTRIES: u64 = 10_000;
@@ -66,6 +65,9 @@ pub(crate) struct CoreConfig {
     pub(crate) producer_expiry: Duration,
     pub(crate) roll_bytes: u64,
     pub(crate) roll_age: Duration,
+    /// Payload bytes in flight from which on nothing more is sent: the permits of a ledger's writer (storage.md W2). An append
+    /// that finds no room there would end the partition.
+    pub(crate) in_flight_bytes_max: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +109,7 @@ pub(crate) struct PartitionCore<M, T> {
     queue: VecDeque<Accepted<T>>,
     queue_bytes: usize,
     in_flight: VecDeque<InFlight<T>>,
+    in_flight_bytes: usize,
     /// Duplicates of batches that are not confirmed yet, by the batch's base offset.
     duplicates: BTreeMap<Offset, Vec<T>>,
     ledger: Ledger,
@@ -139,6 +142,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             queue: VecDeque::new(),
             queue_bytes: 0,
             in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
             duplicates: BTreeMap::new(),
             ledger: Ledger::None,
             ledger_bytes: 0,
@@ -260,7 +264,10 @@ impl<M: MetaState, T> PartitionCore<M, T> {
 
     fn may_send(&self) -> bool {
         let in_flight = self.in_flight.len();
-        in_flight == 0 || (in_flight < IN_FLIGHT_MAX && self.queue_bytes >= PIPELINE_BYTES_MIN)
+        in_flight == 0
+            || (in_flight < IN_FLIGHT_MAX
+                && self.in_flight_bytes < self.config.in_flight_bytes_max
+                && self.queue_bytes >= PIPELINE_BYTES_MIN)
     }
 
     fn send_entry(&mut self, now: TimestampMs) {
@@ -314,6 +321,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             body: new.body.clone(),
             payload_len,
         };
+        self.in_flight_bytes += payload_len;
         self.in_flight.push_back(InFlight { entry, tickets });
         self.effects.push(Effect::Append(new));
     }
@@ -341,6 +349,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         else {
             return;
         };
+        self.in_flight_bytes -= log_entry.payload_len;
         log_entry.entry = entry;
         let append_time = log_entry.envelope.append_time;
         let (first, end) = (log_entry.first, log_entry.end);
@@ -450,6 +459,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             });
         }
         self.queue_bytes = 0;
+        self.in_flight_bytes = 0;
         self.failed = Some(why);
     }
 }

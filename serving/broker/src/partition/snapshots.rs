@@ -62,10 +62,12 @@ impl StateWriter {
             return Ok(());
         };
         let ledger = writer.ledger();
-        let appends: Vec<_> = bodies
-            .into_iter()
-            .map(|body| writer.append(meta_entry(body, now)))
-            .collect();
+        let mut appends = Vec::with_capacity(bodies.len());
+        for body in bodies {
+            // A snapshot may be larger than what the writer takes at once; answers need no poll to make room.
+            writer.room(EntryClass::Meta).await;
+            appends.push(writer.append(meta_entry(body, now)));
+        }
         if let Err(error) = try_join_all(appends).await {
             // The rest of this ledger is in doubt; the next snapshot opens another one.
             self.writer = None;

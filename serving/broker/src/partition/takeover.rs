@@ -116,6 +116,7 @@ pub(crate) async fn take_over(
             producer_expiry: with.producer_expiry,
             roll_bytes: with.roll_bytes,
             roll_age: with.roll_age,
+            in_flight_bytes_max: with.client.config().inflight_bytes_max,
         },
         state_writer: StateWriter {
             partition,

@@ -14,6 +14,10 @@ use crate::state::{NoMeta, PartitionState};
 type Core = PartitionCore<NoMeta, u32>;
 
 fn core() -> Core {
+    core_that_rolls_at(1 << 20)
+}
+
+fn core_that_rolls_at(roll_bytes: u64) -> Core {
     let config = CoreConfig {
         partition: PartitionId {
             topic: TopicId::default(),
@@ -21,8 +25,9 @@ fn core() -> Core {
         },
         epoch: OwnerEpoch(1),
         producer_expiry: Duration::from_secs(3600),
-        roll_bytes: 1 << 20,
+        roll_bytes,
         roll_age: Duration::from_secs(100),
+        in_flight_bytes_max: 3 << 20,
     };
     Core::new(config, PartitionState::default(), Offset(0), 0)
 }
@@ -309,6 +314,28 @@ fn full_ledger_rolls_before_the_next_entry_and_a_refused_roll_goes_on() {
     );
     core.log_opened(true, 7);
     assert_eq!(appends(&core.take_effects()), [(40, 20)]);
+}
+
+#[test]
+fn entries_in_flight_stay_within_the_room_of_a_writer() {
+    let mut core = core_that_rolls_at(1 << 30);
+    let mut builder = BatchBuilder::new(Compression::None).unwrap();
+    for _ in 0..25 {
+        push(&mut builder, 0, &[7; 60_000]);
+    }
+    let large = builder.build(None);
+    produce(&mut core, 0, &large);
+    open(&mut core);
+    for ticket in 1..8 {
+        produce(&mut core, ticket, &large);
+    }
+    core.take_effects();
+    core.flush(2);
+    let sent = appends(&core.take_effects()).len();
+    core.confirmed(EntryId(0), 3);
+    let more = appends(&core.take_effects()).len();
+    // Each is 1.5 MB, and 3 MiB are passed by one entry at most.
+    assert_eq!((sent, more), (2, 1));
 }
 
 #[test]
