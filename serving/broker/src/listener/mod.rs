@@ -1,7 +1,8 @@
 //! The gRPC listener: decodes, authorises, calls, answers.
 //!
 //! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `txn` (producer ids), `admin`. They share `front`:
-//! what is served, who may ask, and how an answer is counted. `wire` checks what came from outside, once.
+//! what is served, who may ask, and how an answer is counted. `wire` checks what came from outside, once; `opening` opens a
+//! partition for a request; `ingress` bounds what is read. `accept` and `router` are the server that carries the services.
 //!
 //! # Invariants
 //! 1. Every request passes `authorise` and is counted.

@@ -29,6 +29,29 @@ pub struct LogOffsets {
     pub stored_bytes: u64,
 }
 
+impl LogOffsets {
+    /// Refuses an offset at which no read can begin. The high watermark itself is one: the next record will stand there.
+    ///
+    /// # Errors
+    /// OFFSET_OUT_OF_RANGE with `log_start` and `high_watermark`.
+    pub(crate) fn check(&self, start: Offset) -> Result<(), Fault> {
+        let Self {
+            log_start,
+            high_watermark,
+            ..
+        } = *self;
+        if (log_start..=high_watermark).contains(&start) {
+            return Ok(());
+        }
+        let why = format!(
+            "offset {start} is not in the log, which holds {log_start} to {high_watermark}; start at `start`, `end` or an offset between"
+        );
+        Err(Fault::new(Reason::OffsetOutOfRange, why)
+            .with("log_start", log_start)
+            .with("high_watermark", high_watermark))
+    }
+}
+
 /// A stored batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Produced {

@@ -15,11 +15,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::message;
+use crate::PartitionHandle;
 use crate::authorise::{Action, Resource};
 use crate::listener::front::{Front, shutting_down};
 use crate::listener::wire::{invalid, partition};
 use crate::metrics::Metrics;
-use crate::{LogOffsets, PartitionHandle};
 
 /// Read and not yet taken by the connection: when the client names no number, and at most.
 const IN_FLIGHT_BYTES: (u32, u32) = (4 << 20, 32 << 20);
@@ -123,7 +123,7 @@ async fn begin(front: &Arc<Front>, request: &v1::ReadRequest) -> Result<Read, Fa
     };
     let open = front.open(id).await?;
     let next = Offset(request.start);
-    check_range(next, open.offsets())?;
+    open.offsets().check(next)?;
     Ok(Read {
         front: front.clone(),
         open,
@@ -132,24 +132,6 @@ async fn begin(front: &Arc<Front>, request: &v1::ReadRequest) -> Result<Read, Fa
         room: Arc::new(Semaphore::new(in_flight as usize)),
         chunk_bytes: CHUNK_BYTES.min(in_flight),
     })
-}
-
-fn check_range(start: Offset, offsets: LogOffsets) -> Result<(), Fault> {
-    let LogOffsets {
-        log_start,
-        high_watermark,
-        ..
-    } = offsets;
-    if log_start <= start && start <= high_watermark {
-        return Ok(());
-    }
-    let words = format!(
-        "offset {start} is not in the log, which holds {log_start} to {high_watermark}; start between them"
-    );
-    let fault = Fault::new(Reason::OffsetOutOfRange, words);
-    Err(fault
-        .with("log_start", log_start)
-        .with("high_watermark", high_watermark))
 }
 
 impl Read {
