@@ -14,11 +14,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
+use super::barriers::Barriers;
 use super::batch::Batch;
 use super::core::{LaneCore, is_about_topic};
 use super::event::{Cause, Effect, Event, Room, Stored};
 use super::link::{Attempt, Link, open};
-use super::requests::Barriers;
 use crate::backoff::Backoff;
 use crate::error::Error;
 use crate::producer::{Acks, BatchFate, Content, ProducerIdentity, Queue, Request, Shared, count};
@@ -237,13 +237,13 @@ impl LaneTask {
     fn on_down(&mut self, down: Down) {
         match down {
             Down::Ack(ack) => self.on_ack(&ack),
+            // Only acks none asks to be told; there it counts as the answer.
             Down::Written { seq } => {
                 let stored = Stored {
                     base_offset: None,
                     append_time: 0,
                     duplicate: false,
                 };
-                // With quorum nobody asks to be told.
                 self.backoff.reset();
                 self.event(Event::Acked { seq, stored });
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hulse_proto::batch::{BATCH_HEADER_BYTES, BatchBuilder, Compression};
 use hulse_proto::limits::{BATCH_BYTES_MAX, RECORD_BYTES_MAX};
 
-use super::handle::{Options, Producer};
+use super::handle::{Producer, ProducerConfig};
 use super::partitioner::Partitioner;
 use super::queue::Batching;
 use super::shared::{Acks, Delivery, ProducerIdentity, Shared};
@@ -138,7 +138,7 @@ impl ProducerBuilder {
         }
         Ok(Producer::new(
             shared,
-            Options {
+            ProducerConfig {
                 batching: self.batching,
                 partitioner: self.partitioner,
             },

@@ -28,7 +28,7 @@ pub struct Producer {
     inner: Arc<Inner>,
 }
 
-pub(super) struct Options {
+pub(super) struct ProducerConfig {
     pub(super) batching: Batching,
     pub(super) partitioner: Partitioner,
 }
@@ -43,14 +43,14 @@ pub(super) struct Inner {
 }
 
 impl Producer {
-    pub(super) fn new(shared: Shared, options: Options) -> Self {
+    pub(super) fn new(shared: Shared, config: ProducerConfig) -> Self {
         let partitions = shared.topic.partitions();
         let rng = shared.core.child_rng();
         Self {
             inner: Arc::new(Inner {
                 shared: Arc::new(shared),
-                spreader: Spreader::new(options.partitioner, partitions, rng),
-                batching: options.batching,
+                spreader: Spreader::new(config.partitioner, partitions, rng),
+                batching: config.batching,
                 queues: (0..partitions).map(|_| OnceLock::new()).collect(),
                 runtime: Handle::current(),
             }),

@@ -37,11 +37,11 @@ pub struct ReaderBuilder {
     start: Start,
     starts: BTreeMap<u32, Start>,
     partitions: Option<Vec<u32>>,
-    pub(super) options: Options,
+    pub(super) config: ReaderConfig,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Options {
+pub(super) struct ReaderConfig {
     pub(super) follow: bool,
     pub(super) bytes_in_flight_max: u32,
     pub(super) retry_timeout: Duration,
@@ -55,7 +55,7 @@ impl ReaderBuilder {
             start: Start::default(),
             starts: BTreeMap::new(),
             partitions: None,
-            options: Options {
+            config: ReaderConfig {
                 follow: true,
                 bytes_in_flight_max: BYTES_IN_FLIGHT,
                 retry_timeout: RETRY_TIMEOUT,
@@ -83,19 +83,19 @@ impl ReaderBuilder {
 
     /// Whether to wait for more at the end (default) or to stop there.
     pub fn follow(mut self, follow: bool) -> Self {
-        self.options.follow = follow;
+        self.config.follow = follow;
         self
     }
 
     /// Most bytes that are fetched ahead, over all partitions. Default 16 MiB; 64 KiB to 1 GiB.
     pub fn max_bytes_in_flight(mut self, max_bytes: u32) -> Self {
-        self.options.bytes_in_flight_max = max_bytes;
+        self.config.bytes_in_flight_max = max_bytes;
         self
     }
 
     /// How long a partition may be out of reach before the reader says so by an error; it goes on trying afterwards. Default 2 min.
     pub fn retry_timeout(mut self, retry_timeout: Duration) -> Self {
-        self.options.retry_timeout = retry_timeout;
+        self.config.retry_timeout = retry_timeout;
         self
     }
 
@@ -105,7 +105,7 @@ impl ReaderBuilder {
     /// Invalid: an option out of its bounds, or a partition that the topic does not have. Otherwise why the topic could not be
     /// resolved within the client's request time-out. Cancel-safe.
     pub async fn build(self) -> Result<Reader, Error> {
-        let bytes = self.options.bytes_in_flight_max;
+        let bytes = self.config.bytes_in_flight_max;
         if !(BYTES_IN_FLIGHT_MIN..=BYTES_IN_FLIGHT_MAX).contains(&bytes) {
             return Err(Error::invalid(format!(
                 "max_bytes_in_flight is {bytes}; {BYTES_IN_FLIGHT_MIN} to {BYTES_IN_FLIGHT_MAX} are allowed"
@@ -132,7 +132,7 @@ impl ReaderBuilder {
             self.core,
             topic,
             starts.collect(),
-            self.options,
+            self.config,
         ))
     }
 }

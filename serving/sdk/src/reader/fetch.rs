@@ -14,14 +14,15 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tracing::{debug, warn};
 
-use super::builder::{Options, Start};
+use super::builder::{ReaderConfig, Start};
 use super::cursor::{Chunk, Cursor};
 use crate::backoff::Backoff;
 use crate::client::{Core, Topic};
 use crate::connect::{Broker, MESSAGE_BYTES_MAX};
 use crate::error::Error;
 
-/// Largest number that a broker takes for one stream.
+/// Most that one stream asks its broker to read ahead: a broker's default. Brokers give more, but what this reader may hold is
+/// shared by all its partitions, and each broker has it in memory besides.
 const STREAM_BYTES_MAX: u32 = 4 << 20;
 
 /// What a partition's task tells the reader.
@@ -46,7 +47,7 @@ pub(super) enum Fetched {
 pub(super) struct Source {
     pub(super) core: Arc<Core>,
     pub(super) topic: Topic,
-    pub(super) options: Options,
+    pub(super) config: ReaderConfig,
     pub(super) room: Arc<Semaphore>,
     /// The reader's own connections, one per broker.
     pub(super) channels: Mutex<BTreeMap<Broker, Channel>>,
@@ -133,7 +134,7 @@ impl Fetch {
         let since = *self.failing_since.get_or_insert_with(Instant::now);
         debug!(partition = self.partition, %error, "reading is interrupted");
         let wait = self.backoff.next(&mut self.rng, error.retry_after());
-        if since.elapsed() >= self.source.options.retry_timeout {
+        if since.elapsed() >= self.source.config.retry_timeout {
             self.failing_since = None;
             warn!(partition = self.partition, %error, "partition is out of reach");
             self.to_reader
@@ -182,8 +183,8 @@ impl Fetch {
         let request = v1::ReadRequest {
             partition: Some(wire),
             start: cursor.position(),
-            max_bytes_in_flight: STREAM_BYTES_MAX.min(self.source.options.bytes_in_flight_max),
-            follow: self.source.options.follow,
+            max_bytes_in_flight: STREAM_BYTES_MAX.min(self.source.config.bytes_in_flight_max),
+            follow: self.source.config.follow,
         };
         let mut client = LogClient::new(self.source.channel(&owner)?)
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
@@ -213,7 +214,7 @@ impl Fetch {
         let fetched = match item.item {
             Some(Item::Batches(message)) => {
                 let chunk = cursor.accept(message)?;
-                let max = self.source.options.bytes_in_flight_max;
+                let max = self.source.config.bytes_in_flight_max;
                 let room = chunk.bytes.clamp(1, max as usize) as u32;
                 let room = Arc::clone(&self.source.room).acquire_many_owned(room).await;
                 let Ok(room) = room else {
@@ -234,7 +235,7 @@ impl Fetch {
         if self.to_reader.send(fetched).await.is_err() {
             return Ok(Some(End::Dropped));
         }
-        let finished = at_end && !self.source.options.follow;
+        let finished = at_end && !self.source.config.follow;
         Ok(finished.then_some(End::EndOfLog))
     }
 

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use super::builder::{Options, Start};
+use super::builder::{ReaderConfig, Start};
 use super::cursor::Chunk;
 use super::fetch::{Fetch, Fetched, Source};
 use super::record::{ReadRecord, RecordBatch};
@@ -67,15 +67,15 @@ impl Reader {
         core: Arc<Core>,
         topic: Topic,
         starts: Vec<(u32, Start)>,
-        options: Options,
+        config: ReaderConfig,
     ) -> Self {
         let (to_reader, queue) = mpsc::channel(QUEUE_MAX);
         let name = topic.name.to_string();
         let source = Arc::new(Source {
             core,
             topic,
-            options,
-            room: Arc::new(Semaphore::new(options.bytes_in_flight_max as usize)),
+            config,
+            room: Arc::new(Semaphore::new(config.bytes_in_flight_max as usize)),
             channels: Mutex::default(),
         });
         let mut tasks = JoinSet::new();
