@@ -151,7 +151,8 @@ pub struct EntryHead {
     pub envelope: Bytes,
 }
 
-/// Why a bookie did not do what it was asked. All but [`BookieError::certain`] ones leave the effect unknown.
+/// Why a bookie did not do what it was asked. `Failed` and `NoAnswer` leave the effect unknown; all others say that the call had
+/// none, though an earlier copy of the same call may have had one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BookieError {
     /// The bookie belongs to another cluster.
@@ -263,16 +264,6 @@ pub enum BookieError {
         /// Words for a person.
         why: String,
     },
-}
-
-impl BookieError {
-    /// True when the call certainly had and will have no effect.
-    pub fn certain(&self) -> bool {
-        !matches!(
-            self,
-            Self::Failed { .. } | Self::NoAnswer { .. } | Self::Conflict { .. }
-        )
-    }
 }
 
 /// A storage node, near or far.

@@ -1,12 +1,13 @@
 //! `bookie-node`: the storage node. Stores entries of ledgers in one append-only log per disk and keeps fences against their
 //! writers.
 //!
-//! Main path of an add: [`BookieNode`] (lock, judge, copy into the collecting group) → log thread (write, sync) → answer.
+//! Main path of an add: [`BookieNode`] (checksum, lock, judge, copy into the collecting group) → log thread (write, sync) → index →
+//! answer.
 //!
 //! # Reading order
 //! 1. `ledger` — what is remembered of a ledger and by which rules it accepts.
 //! 2. [`core`] — the node without threads, disk or clock: events in, effects out.
-//! 3. [`log`] — format, groups, scan, recovery, writer.
+//! 3. [`log`] — format, groups, scan, recovery, writer; `index` — where the entries of a ledger lie in it.
 //! 4. [`disk`] — the seam and its two implementations.
 //! 5. `start` — lock, identity, registration, limbo.
 //! 6. `server` — threads and [`hulse_proto::bookie::BookieCalls`].

@@ -355,7 +355,7 @@ impl Entry {
     /// Checks the payload against the header: a bookie does so before it stores (storage.md B0, W3).
     ///
     /// # Errors
-    /// [`EntryError::PayloadCrc`] or [`EntryError::Length`].
+    /// [`EntryError::PayloadCrc`].
     pub fn verify(&self) -> Result<(), EntryError> {
         let mut crc = Crc32c::default();
         self.parts.iter().for_each(|part| crc.update(part));
@@ -387,7 +387,7 @@ impl Entry {
         }
     }
 
-    /// The encoded envelope. No copy.
+    /// The encoded envelope. No copy: it stands whole in the first part of every entry that is sealed or decoded.
     pub fn envelope(&self) -> Bytes {
         let len = self.header.envelope_len as usize;
         match self.parts.first() {

@@ -20,6 +20,8 @@ use crate::ledger_client::Inner;
 
 /// Longest random wait before an attempt begins anew.
 const RESTART_WAIT_MAX: Duration = Duration::from_millis(200);
+/// How far ahead the timer is set when nothing waits.
+const IDLE: Duration = Duration::from_secs(3600);
 
 type Pending = Pin<Box<dyn Future<Output = RecoveryEvent> + Send>>;
 
@@ -86,9 +88,7 @@ async fn attempt(
                 } => pending.push(ask_member(inner, position, &member, ask)),
             }
         }
-        let wakeup = core
-            .next_wakeup()
-            .map_or(Duration::from_secs(3600), |at| at);
+        let wakeup = core.next_wakeup().unwrap_or(IDLE);
         event = tokio::select! {
             biased;
             Some(event) = pending.next(), if !pending.is_empty() => event,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hulse_proto::bookie::{AddRequest, Address, Origin};
 use hulse_proto::entry::{NewEntry, Totals};
-use hulse_proto::id::{EntryId, Offset};
+use hulse_proto::id::EntryId;
 use hulse_proto::ledger::ClosedTotals;
 
 use super::event::{AddCall, WriterConfig, WriterEffect, WriterEvent};
@@ -112,7 +112,7 @@ impl WriterCore {
             WriterEvent::Append(entry) => self.append(now, entry, effects),
             WriterEvent::Answer { tag, result } => self.answer(now, &tag, result, effects),
             WriterEvent::Tick => self.tick(now, effects),
-            WriterEvent::Stop => self.stop(now, effects),
+            WriterEvent::Stop => self.stop(effects),
             WriterEvent::Freeze => self.freeze(effects),
             WriterEvent::CloseCommitted => self.close_committed(effects),
             WriterEvent::CloseFailed(end) => self.close_failed(end, effects),
@@ -381,10 +381,5 @@ impl WriterCore {
             self.config.add_timeout
         );
         self.give_up(why, effects);
-    }
-
-    /// The offset after the last confirmed record.
-    pub fn confirmed_offset(&self) -> Offset {
-        Offset(self.config.base_offset.0 + self.confirmed.offset_span)
     }
 }

@@ -10,7 +10,7 @@ use crate::error::{AppendError, NotWritten, WriterEnd};
 use crate::quorum::write_set;
 
 impl WriterCore {
-    pub(super) fn stop(&mut self, _now: std::time::Duration, effects: &mut Vec<WriterEffect>) {
+    pub(super) fn stop(&mut self, effects: &mut Vec<WriterEffect>) {
         if self.phase == Phase::Open {
             self.phase = Phase::Stopping { drained: false };
             self.check_drained(effects);

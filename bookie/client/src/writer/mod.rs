@@ -2,7 +2,8 @@
 //!
 //! [`WriterCore`] is the protocol as a state machine without I/O: `core` (appends, sends, time), `acks` (what answers mean),
 //! `ending` (close, fence, failure), over `pending` (entries and their copies), `position` (members) and `sequence` (numbers).
-//! `task` is its shell, one task per open ledger; `handle` is what the owner holds; `closing` writes the close into metadata.
+//! `task` is its shell, one task per open ledger; `handle` is what the owner holds, with `permits` for what is in flight; `closing`
+//! writes the close into metadata.
 //!
 //! A member that fails is retried, not replaced: ensemble change (W8) would enter where a position becomes useless.
 

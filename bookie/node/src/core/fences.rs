@@ -6,14 +6,11 @@ use hulse_proto::bookie::{
 use hulse_proto::id::{FenceToken, LedgerId};
 
 use super::event::{Answer, Effect, Event, Ticket};
-use super::groups::Waiter;
+use super::groups::{STATE_RECORD_BYTES, Waiter};
 use super::node_core::{NodeCore, Queued};
 use super::reads::Located;
 use crate::ledger::{GroupNumber, LedgerState};
 use crate::log::{LimboKind, Record};
-
-/// Room a fence or a tombstone takes in a group, bytes, rounded up.
-const STATE_RECORD_BYTES: usize = 64;
 
 impl NodeCore {
     pub(super) fn fence(

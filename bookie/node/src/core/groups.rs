@@ -21,6 +21,9 @@ const CAP_START: usize = 2 << 20;
 /// The adaptive cap never falls below this.
 const CAP_MIN: usize = 256 << 10;
 
+/// Room that a fence or a tombstone takes in a group, bytes, rounded up.
+pub(super) const STATE_RECORD_BYTES: usize = 64;
+
 /// An add that stands in a group.
 #[derive(Debug, Clone, Copy)]
 pub struct PlacedAdd {
@@ -188,7 +191,7 @@ impl Groups {
 
     /// Appends a fence or a tombstone.
     pub fn append(&mut self, record: &Record) -> GroupNumber {
-        self.make_room(64);
+        self.make_room(STATE_RECORD_BYTES);
         let group = &mut self.collecting;
         let place = group.builder.push(record);
         self.queued += u64::from(place.bytes);

@@ -48,10 +48,8 @@ impl LogDriver {
         }
         self.unmarked = true;
         let placed = std::mem::take(&mut self.placed);
-        Ok(placed.last().map(|(group, _)| Event::GroupStored {
-            group: *group,
-            placed: placed.clone(),
-        }))
+        let last = placed.last().map(|(group, _)| *group);
+        Ok(last.map(|group| Event::GroupStored { group, placed }))
     }
 
     /// True when an idle log should be marked.

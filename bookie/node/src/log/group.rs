@@ -3,7 +3,6 @@
 //! Records are copied once, into the buffer that the log writes as it is; its first bytes are kept free for the header, which is
 //! filled in when the group's place in the log is known.
 
-use bytes::Bytes;
 use hulse_proto::bookie::Origin;
 use hulse_proto::entry::{Crc32c, Entry};
 use hulse_proto::id::EntryId;
@@ -149,10 +148,5 @@ impl GroupBytes {
     /// The buffer, to be used again.
     pub fn into_buffer(self) -> Vec<u8> {
         self.buffer
-    }
-
-    /// The placed bytes.
-    pub fn into_bytes(self) -> Bytes {
-        self.buffer.into()
     }
 }
