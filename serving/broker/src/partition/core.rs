@@ -421,13 +421,12 @@ impl<M: MetaState, T> PartitionCore<M, T> {
 
     /// The snapshot is confirmed, or was given up.
     pub(crate) fn snapshot_done(&mut self, written: bool, now: TimestampMs) {
-        if let Some((entries, bytes)) = self.snapshot_running.take() {
-            if !written {
-                // Counted again, and due at once after the wait.
-                self.since_snapshot.0 += entries.max(SNAPSHOT_ENTRIES);
-                self.since_snapshot.1 += bytes;
-                self.snapshot_not_before = now + SNAPSHOT_RETRY;
-            }
+        let counted = self.snapshot_running.take();
+        if let Some((entries, bytes)) = counted.filter(|_| !written) {
+            // Counted again, and due at once after the wait.
+            self.since_snapshot.0 += entries.max(SNAPSHOT_ENTRIES);
+            self.since_snapshot.1 += bytes;
+            self.snapshot_not_before = now + SNAPSHOT_RETRY;
         }
     }
 
