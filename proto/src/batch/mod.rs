@@ -2,7 +2,7 @@
 //!
 //! Servers touch the 61-byte header only: [`BatchHeader::view`] (no checksum), [`verify_produced`] (serving.md C2, check 2, once, at
 //! ingress), [`place`] (base offset and leader epoch, which lie before the checksummed bytes), [`split`]. Clients build
-//! ([`BatchBuilder`]) and read ([`decode`]) records.
+//! ([`BatchBuilder`], [`stamp`]) and read ([`decode`]) records.
 //!
 //! Reading order: `header`, `verify`, `place`, `record`, `varint`, `builder`, `decode`, `compression`.
 //!
@@ -29,6 +29,6 @@ pub use compression::Compression;
 pub use decode::decode;
 pub use error::BatchError;
 pub use header::{BATCH_HEADER_BYTES, BatchHeader};
-pub use place::{Split, place, split};
+pub use place::{Split, place, split, stamp};
 pub use record::{Header, Record, RecordRef};
 pub use verify::{verify_crc, verify_produced};
