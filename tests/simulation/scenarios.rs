@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use hulse_proto::batch::{BatchBuilder, Compression, RecordRef};
 use hulse_proto::id::Offset;
 use hulse_proto::ledger::Quorums;
 use tests_harness::reader::read_all;
@@ -47,6 +48,7 @@ fn producer(cluster: &Arc<Cluster>, number: u32, batches: u32, pause_ms: u64) ->
         pause_ms,
         gives_up: false,
         echoes: false,
+        strays: false,
     };
     tokio::spawn(Producer::new(cluster, manner).run())
 }
@@ -189,7 +191,9 @@ fn failover_neither_repeats_records_nor_moves_the_end() {
 async fn shown(cluster: &Arc<Cluster>) -> (usize, Offset) {
     for _ in 0..100 {
         if let Some((_, handle)) = cluster.route(false).await {
-            let log = read_all(cluster, &handle).await.unwrap();
+            let log = read_all(cluster, &handle)
+                .await
+                .expect("an open partition is readable");
             return (log.len(), handle.offsets().high_watermark);
         }
         sleep(Duration::from_millis(200)).await;
@@ -227,6 +231,59 @@ fn bookie_with_a_torn_tail_always_starts_and_has_everything_it_confirmed() {
             assert!(bookie.is_up());
         }
         all_sent(&cluster, sending).await;
+        all_is_well(&cluster).await;
+    });
+}
+
+/// ARCHITECTURE D6: with metadata silent, an open partition goes on, also when one bookie of three dies meanwhile.
+#[test]
+fn produce_goes_on_while_metadata_is_silent_and_a_bookie_is_dead() {
+    runtime().block_on(async {
+        let cluster = cluster(REPLICATED, 1 << 30).await;
+        let world = &cluster.world;
+        all_sent(&cluster, producer(&cluster, 0, 50, 4)).await;
+        world.faults.silence();
+        let silent = producer(&cluster, 1, 100, 4);
+        sleep(Duration::from_millis(100)).await;
+        world.bookies[1].hold_down(PowerLoss::Yes);
+        all_sent(&cluster, silent).await;
+        assert_eq!(cluster.broker(0).partitions.open_count(), 1);
+        world.faults.speak();
+        all_is_well(&cluster).await;
+    });
+}
+
+/// The records of an owner that stands still while another takes over: what it is told afterwards by its bookies is not success.
+#[test]
+fn owner_that_was_paused_confirms_nothing_after_the_take_over() {
+    runtime().block_on(async {
+        let cluster = cluster(REPLICATED, 1 << 30).await;
+        all_sent(&cluster, producer(&cluster, 0, 30, 4)).await;
+        let (old, handle) = cluster.route(false).await.unwrap();
+        let before = handle.offsets().high_watermark;
+        old.process.pause();
+        cluster.prefer(1);
+        all_sent(&cluster, producer(&cluster, 1, 30, 4)).await;
+        let (_, fresh) = cluster.route(false).await.unwrap();
+        assert!(fresh.leader_epoch() > handle.leader_epoch());
+        old.process.resume();
+        // Straight to the old owner's handle, as a client would that has not looked up the owner again.
+        let mut builder = BatchBuilder::new(Compression::None).unwrap();
+        let record = RecordRef {
+            timestamp: 0,
+            key: None,
+            value: Some(b"9|0"),
+            headers: &[],
+        };
+        builder.push(&record).unwrap();
+        let answer = old
+            .process
+            .heard(handle.produce(builder.build(None)))
+            .await
+            .unwrap();
+        assert!(answer.is_err(), "{answer:?}");
+        assert!(handle.ended().is_some());
+        assert_eq!(handle.offsets().high_watermark, before);
         all_is_well(&cluster).await;
     });
 }

@@ -48,7 +48,7 @@ async fn create(world: &Arc<World>, process: &Process) -> LedgerWriter {
         .client(process)
         .create(new, |_| Txn::default())
         .await
-        .unwrap()
+        .expect("nothing goes wrong yet")
 }
 
 fn body(number: u64) -> Bytes {
@@ -60,11 +60,11 @@ async fn recover(world: &Arc<World>, process: &Process, ledger: LedgerId) -> Led
         .client(process)
         .recover(ledger, Txn::default())
         .await
-        .unwrap()
+        .expect("enough members answer")
 }
 
 fn end(metadata: &LedgerMetadata) -> EntryId {
-    metadata.closed.unwrap().end
+    metadata.closed.expect("a recovered ledger has an end").end
 }
 
 fn all_is_well(world: &World) {
@@ -85,7 +85,8 @@ fn late_add_at_an_unfenced_bookie(lie: Option<Lie>) -> (bool, Arc<World>) {
         world.start_bookies().await;
         let (w, r) = (Process::new("w"), Process::new("r"));
         let writer = create(&world, &w).await;
-        writer.append(entry(0, body(0))).await.unwrap();
+        let first = writer.append(entry(0, body(0))).await;
+        first.expect("nothing goes wrong yet");
         sleep(Duration::from_millis(100)).await;
         world.network.script(
             |message| match (message.kind, message.bookie, message.answer) {

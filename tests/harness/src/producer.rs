@@ -42,6 +42,8 @@ pub struct Manner {
     pub gives_up: bool,
     /// Some of its batches arrive a second time, much later.
     pub echoes: bool,
+    /// It sometimes turns to the wrong broker.
+    pub strays: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -106,7 +108,7 @@ impl Producer {
         let mut fruitless = 0;
         while !self.done() && !self.cluster.is_deleting() {
             let before = (self.made, self.unacked.len());
-            let stale = self.rng.random_bool(0.05);
+            let stale = self.manner.strays && self.rng.random_bool(0.05);
             if let Some((broker, handle)) = self.cluster.route(stale).await
                 && self.is_new_enough(&handle)
             {

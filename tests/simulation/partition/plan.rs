@@ -117,6 +117,7 @@ fn start_producers(cluster: &Arc<Cluster>, rng: &mut ChaCha12Rng) -> Vec<JoinHan
             pause_ms: *[0, 30, 200].choose(rng).expect("three paces"),
             gives_up: rng.random_bool(0.2),
             echoes: rng.random_bool(0.3),
+            strays: rng.random_bool(0.8),
         };
         tokio::spawn(Producer::new(cluster, manner).run())
     };

@@ -128,7 +128,9 @@ impl Endpoint {
 
     /// Half of the lost messages are noticed; of the others nobody ever hears.
     async fn lose(&self, request: &Request, answer: oneshot::Sender<Reply>) {
-        let silent = request.entry().map_or(0, |entry| entry.0) % 2 == 0;
+        let silent = request
+            .entry()
+            .is_none_or(|entry| entry.0.is_multiple_of(2));
         sleep(BROKEN_AFTER).await;
         if silent {
             std::future::pending::<()>().await;

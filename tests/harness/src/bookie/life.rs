@@ -8,6 +8,7 @@ use bookie_node::core::{Ticket, Verdict};
 use bookie_node::step::{StepAnswer, StepNode, StepOutput};
 use hulse_proto::bookie::{Origin, ReadClass, ReadRequest, RecoveryReadAnswer};
 use hulse_proto::id::{EntryId, LedgerId};
+use rand::Rng;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
@@ -250,7 +251,11 @@ impl SimBookie {
         }
         if failed {
             // The process exits (storage.md E1); what the page cache shows is not what is on the medium.
-            self.crash(PowerLoss::Yes);
+            let loss = match self.state().rng.random_bool(0.5) {
+                true => PowerLoss::Yes,
+                false => PowerLoss::No,
+            };
+            self.crash(loss);
             return false;
         }
         true

@@ -1,7 +1,8 @@
 //! Bookies of a simulation: the real node, step by step, over a memory disk, behind the simulated network.
 //!
-//! `sim_bookie` is the bookie, `life` one boot of it, `endpoint` the way to it, `request` calls as values.
+//! `sim_bookie` is the bookie, `boot` how it starts, `life` one boot of it, `endpoint` the way to it, `request` calls as values.
 
+mod boot;
 mod endpoint;
 mod life;
 mod request;

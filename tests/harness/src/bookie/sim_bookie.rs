@@ -7,13 +7,10 @@ use std::time::Duration;
 use bookie_metadata::MetadataStore;
 use bookie_node::core::Verdict;
 use bookie_node::disk::{Disk, MemoryDisk, Survival};
-use bookie_node::step::StepNode;
-use bookie_node::{BookieNode, NodeConfig, NodeMetrics, NodeSeams, Threads};
 use hulse_proto::bookie::{BookieError, EntryHead, Origin, ReadRequest, StoredEntry};
 use hulse_proto::id::{CellId, EntryId, LedgerId, NodeName};
 use hulse_proto::ledger::{LedgerMetadata, LedgerState, Member, ledger_key};
 use hulse_proto::time::WallClock;
-use prometheus_client::registry::Registry;
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
 use tokio::sync::oneshot;
@@ -29,10 +26,6 @@ use crate::trace;
 use crate::trace::Trace;
 use crate::violations::Violations;
 
-/// Log files this short make a run roll often.
-const FILE_BYTES: u64 = 96 << 10;
-/// A start that crashed so often is a bug.
-const STARTS_MAX: u32 = 200;
 /// A call of the disk waits up to this long, ms.
 const DISK_DELAY_MS: u64 = 4;
 
@@ -83,21 +76,21 @@ pub(super) struct State {
     pub(super) boot: u64,
     pub(super) process: Process,
     pub(super) rng: ChaCha12Rng,
-    kernel: u64,
-    member: Option<Member>,
+    pub(super) kernel: u64,
+    pub(super) member: Option<Member>,
     /// Told to stay down.
-    held_down: bool,
+    pub(super) held_down: bool,
     /// The boot whose start is under way.
-    starting: Option<u64>,
+    pub(super) starting: Option<u64>,
     /// Entries that this bookie promised never to take from the writer (storage.md §12, 3).
     promised: BTreeSet<(LedgerId, EntryId)>,
 }
 
 /// The bookie.
 pub struct SimBookie {
-    name: NodeName,
+    pub(super) name: NodeName,
     pub(super) setup: BookieSetup,
-    disk: MemoryDisk,
+    pub(super) disk: MemoryDisk,
     pub(super) state: Mutex<State>,
     started: Instant,
 }
@@ -277,7 +270,7 @@ impl SimBookie {
         }
     }
 
-    fn store(&self, process: &Process) -> ProcessStore {
+    pub(super) fn store(&self, process: &Process) -> ProcessStore {
         ProcessStore::new(
             process.clone(),
             Role::Bookie,
@@ -325,158 +318,6 @@ impl SimBookie {
         self.crash(loss);
     }
 
-    /// Starts it, if it is down.
-    pub async fn start(self: &Arc<Self>) {
-        let boot = {
-            let mut state = self.state();
-            state.held_down = false;
-            if state.life.is_some() {
-                return;
-            }
-            state.boot
-        };
-        self.start_boot(boot).await;
-    }
-
-    /// Starts until it serves, or somebody else started or crashed it meanwhile.
-    async fn start_boot(self: &Arc<Self>, boot: u64) {
-        for _ in 0..STARTS_MAX {
-            {
-                let mut state = self.state();
-                if state.boot != boot || state.life.is_some() || state.starting == Some(boot) {
-                    return;
-                }
-                state.starting = Some(boot);
-            }
-            let started = self.try_start(boot).await;
-            {
-                let mut state = self.state();
-                if state.starting == Some(boot) {
-                    state.starting = None;
-                }
-            }
-            if started {
-                return;
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-        let words = format!("{} does not start after {STARTS_MAX} tries", self.name);
-        self.setup.violations.add(words);
-    }
-
-    /// One start: the real one for identity and registration, then the steps that serve. False: it crashed or was refused.
-    async fn try_start(self: &Arc<Self>, boot: u64) -> bool {
-        let armed = self.arm_disk();
-        let (process, seed, config) = {
-            let mut state = self.state();
-            state.process = Process::new(self.name.as_str());
-            (
-                state.process.clone(),
-                state.rng.random(),
-                self.config(state.kernel),
-            )
-        };
-        let registered = process.heard(self.register(&process, config.clone())).await;
-        if self.state().boot != boot {
-            return true;
-        }
-        let opened = match registered {
-            Some(Ok(member)) => {
-                self.state().member = Some(member);
-                StepNode::open(config, Arc::new(self.disk.clone()), seed, &[])
-                    .map_err(|error| error.to_string())
-            }
-            Some(Err(words)) => Err(words),
-            None => Err("killed while it registered".to_owned()),
-        };
-        let mut state = self.state();
-        match opened {
-            Ok(node) if !armed => {
-                self.check_log(&node);
-                let life = Life::new(node, self.now());
-                let wake = life.wake.clone();
-                state.life = Some(life);
-                trace!(self.setup.trace, "{} serves", self.name);
-                drop(state);
-                let this = self.clone();
-                tokio::spawn(async move { this.serve(boot, wake).await });
-                true
-            }
-            other => {
-                let words = other
-                    .err()
-                    .unwrap_or_else(|| "killed right after".to_owned());
-                trace!(self.setup.trace, "{} does not start: {words}", self.name);
-                state.process.kill();
-                state.power_off(&self.disk, PowerLoss::Yes);
-                false
-            }
-        }
-    }
-
-    /// Lets the disk stop in the middle of this start, when crash point 9 or 13 is armed.
-    fn arm_disk(&self) -> bool {
-        let empty = self.disk.list().is_ok_and(|names| names.is_empty());
-        let point = CrashPoint(if empty { 13 } else { 9 });
-        if self.setup.crashes.pass(point).is_none() {
-            return false;
-        }
-        let changes = self.state().rng.random_range(0..14);
-        trace!(
-            self.setup.trace,
-            "{} dies in its start, crash point {}", self.name, point.0
-        );
-        self.disk.stop_after(changes);
-        true
-    }
-
-    fn config(&self, kernel: u64) -> NodeConfig {
-        let mut config = NodeConfig::new(self.setup.cell, self.name.clone());
-        config.format_if_empty = true;
-        config.kernel_boot_id = format!("{}-{kernel}", self.name);
-        config.file_bytes = FILE_BYTES;
-        config.threads = Threads::Inline;
-        config
-    }
-
-    /// The real start: identity, registration, boot counters. Its node is dropped at once, as a crash would.
-    async fn register(&self, process: &Process, config: NodeConfig) -> Result<Member, String> {
-        let rng = {
-            use rand::SeedableRng;
-            ChaCha12Rng::from_rng(&mut self.state().rng)
-        };
-        let seams = NodeSeams {
-            disk: Arc::new(self.disk.clone()),
-            metadata: Arc::new(self.store(process)),
-            clock: self.setup.clock.clone(),
-            rng,
-            metrics: NodeMetrics::new(&mut Registry::default()),
-        };
-        let node = BookieNode::start(config, seams)
-            .await
-            .map_err(|error| error.to_string())?;
-        self.setup
-            .violations
-            .check(node.status().damage.is_empty(), || {
-                format!(
-                    "{} calls its log damaged: {:?}",
-                    self.name,
-                    node.status().damage
-                )
-            });
-        Ok(node.member().clone())
-    }
-
-    /// No fault of these runs damages a log.
-    fn check_log(&self, node: &StepNode) {
-        let (damage, limbo) = (node.damage(), node.new_limbo());
-        self.setup
-            .violations
-            .check(damage.is_empty() && limbo.is_empty(), || {
-                format!("{} finds damage {damage:?}, limbo {limbo:?}", self.name)
-            });
-    }
-
     /// The newest log file with bytes that no sync covers.
     pub(super) fn newest_unsynced(&self) -> Option<String> {
         let names = self.disk.list().unwrap_or_default();
@@ -512,7 +353,7 @@ impl State {
         self.power_off(disk, loss);
     }
 
-    fn power_off(&mut self, disk: &MemoryDisk, loss: PowerLoss) {
+    pub(super) fn power_off(&mut self, disk: &MemoryDisk, loss: PowerLoss) {
         match loss {
             PowerLoss::Yes => {
                 self.kernel += 1;

@@ -1,0 +1,175 @@
+//! How a bookie starts: the real start for identity and registration, then the steps that serve; and how a start dies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bookie_node::disk::Disk;
+use bookie_node::step::StepNode;
+use bookie_node::{BookieNode, NodeConfig, NodeMetrics, NodeSeams, Threads};
+use hulse_proto::ledger::Member;
+use prometheus_client::registry::Registry;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha12Rng;
+use tokio::time::sleep;
+
+use super::life::Life;
+use super::sim_bookie::{PowerLoss, SimBookie};
+use crate::crash_point::CrashPoint;
+use crate::process::Process;
+use crate::trace;
+
+/// Log files this short make a run roll often.
+const FILE_BYTES: u64 = 96 << 10;
+/// A start that crashed so often is a bug.
+const STARTS_MAX: u32 = 200;
+
+impl SimBookie {
+    /// Starts it, if it is down.
+    pub async fn start(self: &Arc<Self>) {
+        let boot = {
+            let mut state = self.state();
+            state.held_down = false;
+            if state.life.is_some() {
+                return;
+            }
+            state.boot
+        };
+        self.start_boot(boot).await;
+    }
+
+    /// Starts until it serves, or somebody else started or crashed it meanwhile.
+    pub(super) async fn start_boot(self: &Arc<Self>, boot: u64) {
+        for _ in 0..STARTS_MAX {
+            {
+                let mut state = self.state();
+                if state.boot != boot || state.life.is_some() || state.starting == Some(boot) {
+                    return;
+                }
+                state.starting = Some(boot);
+            }
+            let started = self.try_start(boot).await;
+            {
+                let mut state = self.state();
+                if state.starting == Some(boot) {
+                    state.starting = None;
+                }
+            }
+            if started {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        let words = format!("{} does not start after {STARTS_MAX} tries", self.name);
+        self.setup.violations.add(words);
+    }
+
+    /// One start: the real one for identity and registration, then the steps that serve. False: it crashed or was refused.
+    async fn try_start(self: &Arc<Self>, boot: u64) -> bool {
+        let armed = self.arm_disk();
+        let (process, seed, config) = {
+            let mut state = self.state();
+            state.process = Process::new(self.name.as_str());
+            (
+                state.process.clone(),
+                state.rng.random(),
+                self.config(state.kernel),
+            )
+        };
+        let registered = process.heard(self.register(&process, config.clone())).await;
+        if self.state().boot != boot {
+            return true;
+        }
+        let opened = match registered {
+            Some(Ok(member)) => {
+                self.state().member = Some(member);
+                StepNode::open(config, Arc::new(self.disk.clone()), seed, &[])
+                    .map_err(|error| error.to_string())
+            }
+            Some(Err(words)) => Err(words),
+            None => Err("killed while it registered".to_owned()),
+        };
+        let mut state = self.state();
+        match opened {
+            Ok(node) if !armed => {
+                self.check_log(&node);
+                let life = Life::new(node, self.now());
+                let wake = life.wake.clone();
+                state.life = Some(life);
+                trace!(self.setup.trace, "{} serves", self.name);
+                drop(state);
+                let this = self.clone();
+                tokio::spawn(async move { this.serve(boot, wake).await });
+                true
+            }
+            other => {
+                let words = other
+                    .err()
+                    .unwrap_or_else(|| "killed right after".to_owned());
+                trace!(self.setup.trace, "{} does not start: {words}", self.name);
+                state.process.kill();
+                state.power_off(&self.disk, PowerLoss::Yes);
+                false
+            }
+        }
+    }
+
+    /// Lets the disk stop in the middle of this start, when crash point 9 or 13 is armed.
+    fn arm_disk(&self) -> bool {
+        let empty = self.disk.list().is_ok_and(|names| names.is_empty());
+        let point = CrashPoint(if empty { 13 } else { 9 });
+        if self.setup.crashes.pass(point).is_none() {
+            return false;
+        }
+        let changes = self.state().rng.random_range(0..14);
+        trace!(
+            self.setup.trace,
+            "{} dies in its start, crash point {}", self.name, point.0
+        );
+        self.disk.stop_after(changes);
+        true
+    }
+
+    fn config(&self, kernel: u64) -> NodeConfig {
+        let mut config = NodeConfig::new(self.setup.cell, self.name.clone());
+        config.format_if_empty = true;
+        config.kernel_boot_id = format!("{}-{kernel}", self.name);
+        config.file_bytes = FILE_BYTES;
+        config.threads = Threads::Inline;
+        config
+    }
+
+    /// The real start: identity, registration, boot counters. Its node is dropped at once, as a crash would.
+    async fn register(&self, process: &Process, config: NodeConfig) -> Result<Member, String> {
+        let rng = ChaCha12Rng::from_rng(&mut self.state().rng);
+        let seams = NodeSeams {
+            disk: Arc::new(self.disk.clone()),
+            metadata: Arc::new(self.store(process)),
+            clock: self.setup.clock.clone(),
+            rng,
+            metrics: NodeMetrics::new(&mut Registry::default()),
+        };
+        let node = BookieNode::start(config, seams)
+            .await
+            .map_err(|error| error.to_string())?;
+        self.setup
+            .violations
+            .check(node.status().damage.is_empty(), || {
+                format!(
+                    "{} calls its log damaged: {:?}",
+                    self.name,
+                    node.status().damage
+                )
+            });
+        Ok(node.member().clone())
+    }
+
+    /// No fault of these runs damages a log.
+    fn check_log(&self, node: &StepNode) {
+        let (damage, limbo) = (node.damage(), node.new_limbo());
+        self.setup
+            .violations
+            .check(damage.is_empty() && limbo.is_empty(), || {
+                format!("{} finds damage {damage:?}, limbo {limbo:?}", self.name)
+            });
+    }
+}
