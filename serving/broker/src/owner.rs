@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::config::BrokerConfig;
 use crate::keys::{chain_prefix, partition_key};
 use crate::log::{Chain, TailBudget};
-use crate::partition::{Collaborators, PartitionHandle, spawn, take_over};
+use crate::partition::{Collaborators, PartitionHandle, spawn, take_over, win_epoch};
 use crate::storage_fault;
 
 /// A failed opening is answered from memory for this long, so that clients' retries do not become a storm of take-overs.
@@ -249,6 +249,7 @@ impl Partitions {
         let gone = Fault::new(Reason::TopicDeleting, "the topic is being deleted");
         self.close(partition, gone).await;
         let metadata = &*self.with.metadata;
+        self.end_guards(partition).await?;
         for kind in [LedgerKind::Log, LedgerKind::State] {
             let chain = Chain::load(metadata, partition, kind)
                 .await
@@ -262,6 +263,20 @@ impl Partitions {
             }
         }
         self.delete_key(partition_key(partition)).await
+    }
+
+    /// Moves the owner's key on, so that no transaction of an earlier owner can land any more: one that was sent and never
+    /// answered finds its other keys absent again once they are deleted, and would bring a deleted ledger back.
+    async fn end_guards(&self, partition: PartitionId) -> Result<(), Fault> {
+        let key = partition_key(partition);
+        let found = self.with.metadata.get(&key).await;
+        if found
+            .map_err(|error| storage_fault::metadata(&error))?
+            .is_some()
+        {
+            win_epoch(&self.with, partition).await?;
+        }
+        Ok(())
     }
 
     async fn delete_ledger(&self, ledger: LedgerId) -> Result<(), Fault> {

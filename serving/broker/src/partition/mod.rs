@@ -12,5 +12,5 @@ mod task;
 mod tests;
 
 pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
-pub(crate) use takeover::{Collaborators, take_over};
+pub(crate) use takeover::{Collaborators, take_over, win_epoch};
 pub(crate) use task::spawn;

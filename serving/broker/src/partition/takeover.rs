@@ -136,7 +136,7 @@ pub(crate) async fn take_over(
 }
 
 /// P1: the owner's key with an epoch one higher and this broker's boot in it, and its version.
-async fn win_epoch(
+pub(crate) async fn win_epoch(
     with: &Collaborators,
     partition: PartitionId,
 ) -> Result<(Partition, Revision), Fault> {
