@@ -95,6 +95,8 @@ pub struct Cluster {
     deleting: AtomicBool,
     /// Its deletion is complete: nobody may be told that something was stored.
     deleted: AtomicBool,
+    /// Some broker has not answered that it heard of the deletion.
+    untold: AtomicBool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -117,6 +119,7 @@ impl Cluster {
             waters: Mutex::default(),
             deleting: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
+            untold: AtomicBool::new(false),
         })
     }
 
@@ -157,6 +160,12 @@ impl Cluster {
     /// True once its deletion is complete.
     pub fn is_deleted(&self) -> bool {
         self.deleted.load(Ordering::Relaxed)
+    }
+
+    /// True when some broker has not answered that it heard of the deletion: a take-over that was under way there may still
+    /// write the partition's key.
+    pub fn is_untold(&self) -> bool {
+        self.untold.load(Ordering::Relaxed)
     }
 
     /// The broker that a client believes to be the owner, opened; `None`: try again later.
@@ -269,10 +278,13 @@ impl Cluster {
                     .process
                     .heard(broker.partitions.close(partition, gone));
                 // One that does not hear it now finds its ledgers gone.
-                let _ = timeout(Duration::from_secs(2), close).await;
+                timeout(Duration::from_secs(2), close)
+                    .await
+                    .is_ok_and(|heard| heard.is_some())
             }
         };
-        futures::future::join_all([told(0), told(1)]).await;
+        let heard = futures::future::join_all([told(0), told(1)]).await;
+        self.untold.store(heard.contains(&false), Ordering::Relaxed);
         let mut tries = 0;
         loop {
             let broker = self.broker(tries);

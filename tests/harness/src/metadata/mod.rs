@@ -3,5 +3,5 @@
 mod observed;
 mod process_store;
 
-pub use observed::ObservedStore;
+pub use observed::{ObservedStore, owner_epoch};
 pub use process_store::{ProcessStore, Role};

@@ -114,6 +114,11 @@ impl ObservedStore {
     }
 }
 
+/// The owner epoch in a partition's key.
+pub fn owner_epoch(value: &[u8]) -> Option<u32> {
+    Some(Partition::decode(value).ok()?.owner_epoch)
+}
+
 /// What is wrong with a change of a ledger's key, if anything (M2, M4).
 fn wrong_change(
     before: Option<&Option<LedgerMetadata>>,
