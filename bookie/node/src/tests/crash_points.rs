@@ -246,7 +246,7 @@ fn nothing_promised_is_lost_at_any_crash_point() {
     println!("crash points: {case} kills");
     for point in [1, 2, 3, 4, 5, 8, 9, 13] {
         let count = hits.get(&point).copied().unwrap_or(0);
-        println!("crash point {point}: {count} hits");
+        report(&format!("crash point {point}: {count} hits"));
         assert!(count > 0, "crash point {point} was never hit");
     }
 }
@@ -263,4 +263,19 @@ fn survive(disk: &MemoryDisk, promises: &Promises, case: u64, hits: &mut BTreeMa
         disk.crash(Survival::Random(&mut rng));
     }
     check(disk, promises, &format!("case {case}"));
+}
+
+/// Adds a line to what `tests/run` sums up.
+fn report(line: &str) {
+    println!("{line}");
+    if let Some(path) = std::env::var_os("HULSE_TEST_REPORT") {
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path);
+        file.and_then(|mut file| {
+            std::io::Write::write_all(&mut file, format!("{line}\n").as_bytes())
+        })
+        .expect("the report file can be written");
+    }
 }

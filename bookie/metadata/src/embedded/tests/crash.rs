@@ -64,9 +64,24 @@ async fn crash_at_each_write_and_sync_keeps_every_answered_transaction() {
             check(image, &allowed, &mut rng, point).await;
         }
     }
-    println!("crash point 31: {hits} hits");
+    report(&format!("crash point 31: {hits} hits"));
     assert!(
         hits > 100 && unknown > 100,
         "{hits} hits, {unknown} unknown"
     );
+}
+
+/// Adds a line to what `tests/run` sums up.
+fn report(line: &str) {
+    println!("{line}");
+    if let Some(path) = std::env::var_os("HULSE_TEST_REPORT") {
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path);
+        file.and_then(|mut file| {
+            std::io::Write::write_all(&mut file, format!("{line}\n").as_bytes())
+        })
+        .expect("the report file can be written");
+    }
 }
