@@ -91,8 +91,9 @@ impl LedgerReader {
         first: EntryId,
         end: EntryId,
         max_bytes: u32,
+        class: ReadClass,
     ) -> Result<Vec<EntryHead>, ReadError> {
-        let span = self.clip(first, end, max_bytes, ReadClass::CatchUp)?;
+        let span = self.clip(first, end, max_bytes, class)?;
         self.ask_members(span, |bookie, request| {
             let call = bookie.read_heads(request);
             async move { accept_heads(request, call.await?) }

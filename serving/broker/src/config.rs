@@ -13,8 +13,12 @@ pub struct BrokerConfig {
     pub advertised: String,
     /// Largest record batch taken, bytes (at most `limits::BATCH_BYTES_MAX`).
     pub max_batch_bytes: usize,
+    /// Connections of clients at once; the process has file descriptors for more.
+    pub connections_max: usize,
     /// Bytes of produce requests that may be in the broker at once; more are not read from the sockets.
     pub ingress_bytes: usize,
+    /// Bytes that reads hold ahead of their connections over all clients; beyond it each goes on in small steps.
+    pub read_ahead_bytes: usize,
     /// Partitions of a topic made without a count.
     pub default_partitions: u32,
     /// Whether a producer's look-up makes a missing topic.
@@ -36,7 +40,9 @@ impl BrokerConfig {
             name,
             advertised: advertised.into(),
             max_batch_bytes: hulse_proto::limits::BATCH_BYTES_MAX,
+            connections_max: 10_000,
             ingress_bytes: 64 << 20,
+            read_ahead_bytes: 64 << 20,
             default_partitions: 1,
             auto_create_topics: true,
             producer_expiry: Duration::from_secs(24 * 3600),

@@ -13,7 +13,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, Probes};
-use crate::listener::{Front, FrontParts, Services, accept, set_serving};
+use crate::listener::{
+    Door, Front, FrontParts, HTTP_CONNECTIONS_MAX, Services, accept, set_serving,
+};
 use crate::metrics::Metrics;
 use crate::topics::Topics;
 use crate::{BrokerConfig, Partitions};
@@ -79,11 +81,17 @@ pub async fn serve(
     let health = services.health();
     // The HTTP listener outlives the drain, so that its probes can tell of it.
     let http_stop = CancellationToken::new();
-    let http_server = axum::serve(http, http::router(probes.clone()))
-        .with_graceful_shutdown(http_stop.clone().cancelled_owned());
+    let http_server = axum::serve(
+        Door::new(http, HTTP_CONNECTIONS_MAX),
+        http::router(probes.clone()),
+    )
+    .with_graceful_shutdown(http_stop.clone().cancelled_owned());
     let mut http_server = tokio::spawn(http_server.into_future());
     let grpc_stop = CancellationToken::new();
-    let serving = services.serve(accept(grpc), grpc_stop.clone().cancelled_owned());
+    let serving = services.serve(
+        accept(grpc, front.config.connections_max),
+        grpc_stop.clone().cancelled_owned(),
+    );
     let mut grpc_server = tokio::spawn(serving);
     let background = tokio::spawn(background(front.clone(), shutdown.clone()));
     set_serving(&health, true).await;

@@ -1,13 +1,17 @@
-//! The production ends of the seams: the date, chance, the memory of this machine, the identity of this boot of the kernel.
+//! The production ends of the seams: the date, chance, the memory and limits of this machine, the identity of this boot of the kernel.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hulse_proto::time::{TimestampMs, WallClock};
 use rand::TryRngCore as _;
 use rand::rngs::OsRng;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::MemoryBudget;
 use crate::failure::{Code, Failure};
+
+/// Most connections, however many files may be open.
+const CONNECTIONS_MAX: usize = 10_000;
 
 /// The date of the operating system.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +47,24 @@ pub(crate) fn kernel_boot_id() -> String {
     text.map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
+/// Files that the process may have open at once, raised to what the operating system lets it raise it to.
+pub(crate) fn open_files_max() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum.unwrap_or(u64::MAX),
+        Err(_) => limit.current.unwrap_or(u64::MAX),
+    }
+}
+
+/// Clients' connections at once: half of the open files are left to the log, which would fail for good without one.
+pub(crate) fn connections_max(open_files: u64) -> usize {
+    usize::try_from(open_files / 2).map_or(CONNECTIONS_MAX, |half| half.clamp(1, CONNECTIONS_MAX))
+}
+
 /// Bytes that the process may use.
 pub(crate) fn budget_bytes(budget: MemoryBudget) -> u64 {
     match budget {
@@ -71,6 +93,14 @@ fn memory_bytes() -> u64 {
 mod tests {
     use super::*;
     use crate::config::ByteSize;
+
+    #[test]
+    fn connections_leave_half_of_the_open_files_to_the_log() {
+        assert_eq!(connections_max(1024), 512);
+        assert_eq!(connections_max(1), 1);
+        assert_eq!(connections_max(u64::MAX), CONNECTIONS_MAX);
+        assert!(open_files_max() > 0);
+    }
 
     #[test]
     fn budget_is_a_share_of_the_machine_or_a_size() {

@@ -33,7 +33,9 @@ use super::banner::Banner;
 use super::bookies::LocalBookies;
 use super::data_dir::{DataDir, prepare};
 use super::presence::{Presence, Registered};
-use super::seams::{SystemClock, budget_bytes, kernel_boot_id, seed};
+use super::seams::{
+    SystemClock, budget_bytes, connections_max, kernel_boot_id, open_files_max, seed,
+};
 use super::{failures, logging, signals};
 use crate::arguments::{Globals, Standalone};
 use crate::commands::config::with_flags;
@@ -48,6 +50,7 @@ const TRANSACTION_SHARDS: u32 = 64;
 const INGRESS_SHARE: u64 = 15;
 const INFLIGHT_SHARE: u64 = 30;
 const TAIL_SHARE: u64 = 30;
+const READ_SHARE: u64 = 10;
 /// Recent entries in memory at most: what is older is in the page cache of the same machine already.
 const TAIL_BYTES_MAX: u64 = 64 << 20;
 
@@ -379,6 +382,8 @@ fn broker(
     let settings = BrokerConfig {
         max_batch_bytes: config.broker.max_batch_size.0 as usize,
         ingress_bytes: share(INGRESS_SHARE) as usize,
+        connections_max: connections_max(open_files_max()),
+        read_ahead_bytes: share(READ_SHARE) as usize,
         default_partitions: config.broker.default_partitions,
         auto_create_topics: config.broker.auto_create_topics,
         producer_expiry: config.broker.producer_expiry.0,

@@ -51,7 +51,7 @@ async fn one_bookie_creates_appends_reads_recovers_and_deletes() {
     assert_eq!(read.len(), 90);
     assert_eq!(read[0].header().first_offset.0, 60);
     let heads = reader
-        .read_heads(EntryId(99), EntryId(100), 1)
+        .read_heads(EntryId(99), EntryId(100), 1, ReadClass::CatchUp)
         .await
         .unwrap();
     assert_eq!(heads.len(), 1);

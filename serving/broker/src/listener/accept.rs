@@ -1,6 +1,9 @@
-//! Accepts connections: with TCP_NODELAY, not more than so many at once, and never so that an error ends the listener.
+//! Accepts connections: with TCP_NODELAY, not more than so many at once, none for ever that says nothing, and never so that an error
+//! ends the listener. Whoever may connect could otherwise take every file descriptor, of which the bookie needs some.
 
+use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,48 +13,144 @@ use futures::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-/// Connections at once; more wait in the operating system's queue.
-const CONNECTIONS_MAX: usize = 10_000;
+/// Connections to the HTTP listener at once.
+pub(crate) const HTTP_CONNECTIONS_MAX: usize = 256;
 /// After an error of the listener itself, e.g. no file descriptor left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// Such errors are logged at most this often.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// Who connects opens HTTP/2 within this time, else the place is given to another; later, keep-alive sees to it.
+const OPENING_MAX: Duration = Duration::from_secs(10);
+/// Length of what opens HTTP/2.
+const OPENING_BYTES: usize = 24;
+/// An HTTP/1 connection that sends nothing for this long is closed.
+const IDLE_MAX: Duration = Duration::from_secs(75);
 
-/// A connection and its place among [`CONNECTIONS_MAX`].
+/// A connection and its place among those that may be open at once.
 pub(crate) struct Connection {
     socket: TcpStream,
+    patience: Option<Patience>,
     /// Held for its drop.
     _place: OwnedSemaphorePermit,
 }
 
-/// Connections as they come. Never ends.
-pub(crate) fn accept(listener: TcpListener) -> impl Stream<Item = io::Result<Connection>> {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    futures::stream::unfold((listener, places), async |(listener, places)| {
-        let place = places.clone().acquire_owned().await;
-        let place = place.expect("this semaphore is never closed");
-        let socket = next_socket(&listener).await;
-        Some((
-            Ok(Connection {
-                socket,
-                _place: place,
-            }),
-            (listener, places),
-        ))
+/// How long a silent peer is waited for.
+struct Patience {
+    deadline: Pin<Box<Sleep>>,
+    /// Bytes after which the wait is over for good; `None`: each byte begins it anew.
+    opening: Option<usize>,
+}
+
+impl Patience {
+    fn opening() -> Self {
+        Self {
+            deadline: Box::pin(tokio::time::sleep(OPENING_MAX)),
+            opening: Some(OPENING_BYTES),
+        }
+    }
+
+    fn idle() -> Self {
+        Self {
+            deadline: Box::pin(tokio::time::sleep(IDLE_MAX)),
+            opening: None,
+        }
+    }
+
+    /// Bytes came; false: nothing is waited for any more.
+    fn heard(&mut self, bytes: usize) -> bool {
+        match &mut self.opening {
+            Some(left) => {
+                *left = left.saturating_sub(bytes);
+                *left > 0
+            }
+            None => {
+                self.deadline.as_mut().reset(Instant::now() + IDLE_MAX);
+                true
+            }
+        }
+    }
+}
+
+/// Connections of gRPC as they come, at most `max` at once; more wait in the operating system's queue. Never ends.
+pub(crate) fn accept(
+    listener: TcpListener,
+    max: usize,
+) -> impl Stream<Item = io::Result<Connection>> {
+    let door = Door::new(listener, max);
+    futures::stream::unfold(door, async |mut door| {
+        let (socket, place) = door.next().await;
+        let connection = Connection {
+            socket,
+            patience: Some(Patience::opening()),
+            _place: place,
+        };
+        Some((Ok(connection), door))
     })
 }
 
-async fn next_socket(listener: &TcpListener) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            // The server's own option does not reach accepted sockets (dependencies.md §1.5). A socket that refuses it is dead.
-            Ok((socket, _)) if socket.set_nodelay(true).is_ok() => return socket,
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(%error, "connection could not be accepted");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
+/// A listener with a bounded number of places.
+pub(crate) struct Door {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+    complained: Option<Instant>,
+}
+
+impl Door {
+    pub(crate) fn new(listener: TcpListener, max: usize) -> Self {
+        Self {
+            listener,
+            places: Arc::new(Semaphore::new(max)),
+            complained: None,
+        }
+    }
+
+    async fn next(&mut self) -> (TcpStream, OwnedSemaphorePermit) {
+        let place = self.places.clone().acquire_owned().await;
+        let place = place.expect("this semaphore is never closed");
+        loop {
+            match self.listener.accept().await {
+                // The server's own option does not reach accepted sockets (dependencies.md §1.5). A socket that refuses it is dead.
+                Ok((socket, _)) if socket.set_nodelay(true).is_ok() => return (socket, place),
+                Ok(_) => {}
+                Err(error) => {
+                    if self
+                        .complained
+                        .is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY)
+                    {
+                        self.complained = Some(Instant::now());
+                        tracing::warn!(%error, "connections cannot be accepted");
+                    }
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
             }
         }
+    }
+}
+
+impl axum::serve::Listener for Door {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        loop {
+            let (socket, place) = self.next().await;
+            // A socket without a peer is dead.
+            if let Ok(peer) = socket.peer_addr() {
+                let connection = Connection {
+                    socket,
+                    patience: Some(Patience::idle()),
+                    _place: place,
+                };
+                return (connection, peer);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
     }
 }
 
@@ -69,7 +168,20 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.socket).poll_read(cx, buffer);
+        let Some(patience) = &mut self.patience else {
+            return polled;
+        };
+        if polled.is_pending() && patience.deadline.as_mut().poll(cx).is_ready() {
+            let why = "the peer was silent for too long";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)));
+        }
+        let bytes = buffer.filled().len() - before;
+        if bytes > 0 && !patience.heard(bytes) {
+            self.patience = None;
+        }
+        polled
     }
 }
 
@@ -100,5 +212,41 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    async fn pair() -> (TcpStream, Connection) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = TcpStream::connect(address).await.unwrap();
+        let mut connections = Box::pin(accept(listener, 1));
+        let taken = connections.next().await.unwrap().unwrap();
+        tokio::time::pause();
+        (peer, taken)
+    }
+
+    #[tokio::test]
+    async fn peer_that_never_opens_the_protocol_is_cut_off() {
+        let (_peer, mut taken) = pair().await;
+        let begun = Instant::now();
+        let error = taken.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() >= OPENING_MAX);
+    }
+
+    #[tokio::test]
+    async fn peer_that_opened_the_protocol_may_be_silent() {
+        let (mut peer, mut taken) = pair().await;
+        peer.write_all(&[1; OPENING_BYTES]).await.unwrap();
+        taken.read_exact(&mut [0; OPENING_BYTES]).await.unwrap();
+        let silent = tokio::time::timeout(100 * OPENING_MAX, taken.read_u8()).await;
+        assert!(silent.is_err(), "nothing ends it but its keep-alive");
     }
 }

@@ -7,6 +7,7 @@ use bookie_metadata::MetadataStore;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::PartitionId;
 use hulse_proto::wire::v1;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,6 +37,8 @@ pub(crate) struct Front {
     pub(crate) metrics: Arc<Metrics>,
     pub(super) producer_ids: ProducerIds,
     pub(super) ingress: Ingress,
+    /// What reads may hold ahead of their connections, bytes.
+    pub(super) read_ahead: Arc<Semaphore>,
     /// Sessions and reads; shutdown waits for them.
     pub(crate) tasks: TaskTracker,
     /// No new work; sessions answer what they hold and end.
@@ -50,6 +53,9 @@ impl Front {
         let gauge = parts.metrics.ingress_bytes().clone();
         Arc::new(Self {
             ingress: Ingress::new(parts.config.ingress_bytes, gauge),
+            read_ahead: Arc::new(Semaphore::new(
+                parts.config.read_ahead_bytes.min(Semaphore::MAX_PERMITS),
+            )),
             producer_ids: ProducerIds::start(parts.metadata),
             config: parts.config,
             partitions: parts.partitions,

@@ -1,8 +1,10 @@
 //! The log of a partition as a chain of ledgers: linking, finding and reading.
 //!
 //! `chain` is the list of ledgers in metadata (both of the log and of the state), `view` what the owner knows of the log's
-//! ledgers and recent entries, `reader` answers reads from it.
+//! ledgers and recent entries (`tail`) and of where entries stand (`index`), `reader` answers reads from it,
+//! `by_time` finds records by their time.
 
+mod by_time;
 mod chain;
 mod index;
 mod reader;

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bookie_client::LedgerReader;
 use bytes::Bytes;
-use hulse_proto::batch::{self, BatchHeader};
 use hulse_proto::bookie::ReadClass;
 use hulse_proto::entry::{EntryHeader, EntryKind, Envelope};
 use hulse_proto::error::{Fault, Reason};
@@ -75,16 +74,16 @@ enum Place {
 }
 
 /// A ledger and what is known of where an offset stands in it.
-struct Search {
-    ledger: LedgerId,
-    reader: LedgerReader,
+pub(super) struct Search {
+    pub(super) ledger: LedgerId,
+    pub(super) reader: LedgerReader,
     base: Offset,
-    end_entry: EntryId,
+    pub(super) end_entry: EntryId,
     below: EntryId,
     above: EntryId,
     exact: bool,
-    /// The last ledger, which tailing readers share.
-    last: bool,
+    /// Which queue its reads wait in.
+    class: ReadClass,
 }
 
 impl LogReader {
@@ -118,16 +117,8 @@ impl LogReader {
         let mut shared = self.lock();
         let offsets = shared.view.offsets();
         let high_watermark = offsets.high_watermark;
-        if start < offsets.log_start || start > high_watermark {
-            return Err(out_of_range(start, offsets.log_start, high_watermark));
-        }
-        let mut chunk = ReadChunk {
-            prev_end: start,
-            batches: vec![],
-            skipped: vec![],
-            end: start,
-            high_watermark,
-        };
+        offsets.check(start)?;
+        let mut chunk = ReadChunk::empty(start, high_watermark);
         if start == high_watermark {
             return Ok(Place::Served(chunk));
         }
@@ -161,7 +152,11 @@ impl LogReader {
             below: hint.map_or(below, |(_, entry)| *entry),
             above: above.unwrap_or(span.end_entry),
             exact: hint.is_some(),
-            last: at + 1 == shared.view.ledgers.len(),
+            // The last ledger is the one that tailing readers share.
+            class: match at + 1 == shared.view.ledgers.len() {
+                true => ReadClass::Tail,
+                false => ReadClass::CatchUp,
+            },
         }))
     }
 
@@ -175,17 +170,18 @@ impl LogReader {
         let spans: Vec<Search> = {
             let shared = self.lock();
             let spans = shared.view.ledgers.iter().filter(|span| span.end > start);
-            spans.map(Search::whole).collect()
+            spans
+                .map(|span| Search::whole(span, ReadClass::Recovery))
+                .collect()
         };
         let mut replayed = 0;
         for mut search in spans {
-            self.narrow(&mut search, |head| head.first_offset <= start)
-                .await?;
+            self.narrow(&mut search, start).await?;
             let mut next = search.below;
             while next < search.end_entry {
                 let heads = search
                     .reader
-                    .read_heads(next, search.end_entry, READ_BYTES_MAX as u32)
+                    .read_heads(next, search.end_entry, READ_BYTES_MAX as u32, search.class)
                     .await;
                 let heads = heads.map_err(|error| storage_fault::read(search.ledger, &error))?;
                 for head in &heads {
@@ -213,28 +209,21 @@ impl LogReader {
         max_bytes: usize,
     ) -> Result<ReadChunk, Fault> {
         if !search.exact {
-            self.narrow(&mut search, |head| head.first_offset <= start)
-                .await?;
+            self.narrow(&mut search, start).await?;
             search.below = search.last_entry_at(start).await?;
         }
-        let class = if search.last {
-            ReadClass::Tail
-        } else {
-            ReadClass::CatchUp
-        };
         let entries = search
             .reader
-            .read(search.below, search.end_entry, max_bytes as u32, class)
+            .read(
+                search.below,
+                search.end_entry,
+                max_bytes as u32,
+                search.class,
+            )
             .await;
         let entries = entries.map_err(|error| storage_fault::read(search.ledger, &error))?;
         let high_watermark = self.lock().view.offsets().high_watermark;
-        let mut chunk = ReadChunk {
-            prev_end: start,
-            batches: vec![],
-            skipped: vec![],
-            end: start,
-            high_watermark,
-        };
+        let mut chunk = ReadChunk::empty(start, high_watermark);
         let mut next = search.below;
         for entry in &entries {
             let envelope = decode_envelope(search.ledger, entry.header().entry, &entry.envelope())?;
@@ -255,12 +244,8 @@ impl LogReader {
         shared.cursors.insert(end, (ledger, entry));
     }
 
-    /// Halves `below..above` until it is short: `below` always satisfies `at_or_before`, `above` never does.
-    async fn narrow(
-        &self,
-        search: &mut Search,
-        at_or_before: impl Fn(&EntryHeader) -> bool,
-    ) -> Result<(), Fault> {
+    /// Halves `below..above` until it is short: `below` always begins at or before `start`, `above` never does.
+    async fn narrow(&self, search: &mut Search, start: Offset) -> Result<(), Fault> {
         while search.above.0.saturating_sub(search.below.0) > NEAR_ENTRIES {
             let middle = EntryId(search.below.0.midpoint(search.above.0));
             let head = search.head(middle).await?.0;
@@ -273,7 +258,7 @@ impl LogReader {
                     span.index.note(head.first_offset, middle);
                 }
             });
-            if at_or_before(&head) {
+            if head.first_offset <= start {
                 search.below = middle;
             } else {
                 search.above = middle;
@@ -281,75 +266,10 @@ impl LogReader {
         }
         Ok(())
     }
-
-    pub(crate) async fn offset_at_time(
-        &self,
-        timestamp: TimestampMs,
-    ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
-        let ledgers: Vec<Search> = {
-            let shared = self.lock();
-            let spans = shared
-                .view
-                .ledgers
-                .iter()
-                .filter(|span| span.end_entry > EntryId(0));
-            spans.map(Search::whole).collect()
-        };
-        for search in ledgers {
-            let last = EntryId(search.end_entry.0 - 1);
-            if search.head(last).await?.1.running_max_timestamp < timestamp {
-                continue;
-            }
-            // running_max_timestamp is monotone over entries (storage.md, amendment to 4.4), so halving finds the first.
-            let (mut below, mut above) = (0, last.0);
-            while below < above {
-                let middle = below.midpoint(above);
-                if search.head(EntryId(middle)).await?.1.running_max_timestamp < timestamp {
-                    below = middle + 1;
-                } else {
-                    above = middle;
-                }
-            }
-            return self
-                .first_record_at(&search, EntryId(below), timestamp)
-                .await;
-        }
-        Ok(None)
-    }
-
-    async fn first_record_at(
-        &self,
-        search: &Search,
-        entry: EntryId,
-        timestamp: TimestampMs,
-    ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
-        let read = search
-            .reader
-            .read(entry, entry.next(), 1, ReadClass::CatchUp)
-            .await;
-        let entries = read.map_err(|error| storage_fault::read(search.ledger, &error))?;
-        for entry in &entries {
-            let envelope = decode_envelope(search.ledger, entry.header().entry, &entry.envelope())?;
-            for batch in split(&envelope, &entry.body())? {
-                let base = BatchHeader::view(&batch)
-                    .map_err(|error| damaged(search.ledger, &error))?
-                    .base_offset;
-                let records =
-                    batch::decode(&batch).map_err(|error| damaged(search.ledger, &error))?;
-                if let Some(record) = records.iter().find(|record| record.timestamp >= timestamp) {
-                    return Ok(Some((
-                        Offset(base.0 + u64::from(record.offset_delta)),
-                        record.timestamp,
-                    )));
-                }
-            }
-        }
-        Ok(None)
-    }
 }
 
 impl Search {
-    fn whole(span: &super::view::LedgerSpan) -> Self {
+    pub(super) fn whole(span: &super::view::LedgerSpan, class: ReadClass) -> Self {
         Self {
             ledger: span.ledger,
             reader: span.reader.clone(),
@@ -358,12 +278,15 @@ impl Search {
             below: EntryId(0),
             above: span.end_entry,
             exact: false,
-            last: false,
+            class,
         }
     }
 
-    async fn head(&self, entry: EntryId) -> Result<(EntryHeader, Envelope), Fault> {
-        let heads = self.reader.read_heads(entry, entry.next(), 1).await;
+    pub(super) async fn head(&self, entry: EntryId) -> Result<(EntryHeader, Envelope), Fault> {
+        let heads = self
+            .reader
+            .read_heads(entry, entry.next(), 1, self.class)
+            .await;
         let heads = heads.map_err(|error| storage_fault::read(self.ledger, &error))?;
         let head = heads
             .first()
@@ -381,7 +304,7 @@ impl Search {
         while next < self.above && start > self.base {
             let heads = self
                 .reader
-                .read_heads(next, self.above, READ_BYTES_MAX as u32)
+                .read_heads(next, self.above, READ_BYTES_MAX as u32, self.class)
                 .await;
             let heads = heads.map_err(|error| storage_fault::read(self.ledger, &error))?;
             for head in &heads {
@@ -400,6 +323,16 @@ impl Search {
 }
 
 impl ReadChunk {
+    fn empty(start: Offset, high_watermark: Offset) -> Self {
+        Self {
+            prev_end: start,
+            batches: vec![],
+            skipped: vec![],
+            end: start,
+            high_watermark,
+        }
+    }
+
     fn skip_to(&mut self, end: Offset, reason: SkipReason) {
         self.skipped.push((self.end, end, reason));
         self.end = end;
@@ -439,7 +372,7 @@ impl ReadChunk {
 }
 
 /// The batches of an entry, as slices.
-fn split(envelope: &Envelope, body: &Bytes) -> Result<Vec<Bytes>, Fault> {
+pub(super) fn split(envelope: &Envelope, body: &Bytes) -> Result<Vec<Bytes>, Fault> {
     let mut at = 0_usize;
     let mut batches = Vec::with_capacity(envelope.batches.len());
     for info in &envelope.batches {
@@ -457,23 +390,18 @@ fn split(envelope: &Envelope, body: &Bytes) -> Result<Vec<Bytes>, Fault> {
     Ok(batches)
 }
 
-fn decode_envelope(ledger: LedgerId, entry: EntryId, bytes: &[u8]) -> Result<Envelope, Fault> {
+pub(super) fn decode_envelope(
+    ledger: LedgerId,
+    entry: EntryId,
+    bytes: &[u8],
+) -> Result<Envelope, Fault> {
     Envelope::decode(bytes).map_err(|error| damaged(ledger, &format!("entry {entry}: {error}")))
 }
 
-fn damaged(ledger: LedgerId, why: &dyn std::fmt::Display) -> Fault {
+pub(super) fn damaged(ledger: LedgerId, why: &dyn std::fmt::Display) -> Fault {
     Fault::new(
         Reason::DataDamaged,
         format!("ledger {ledger} cannot be read: {why}"),
     )
     .with("ledger", ledger)
-}
-
-fn out_of_range(asked: Offset, log_start: Offset, high_watermark: Offset) -> Fault {
-    let why = format!(
-        "offset {asked} is not in the log, which holds {log_start} to {high_watermark}; start at `start`, `end` or an offset between"
-    );
-    Fault::new(Reason::OffsetOutOfRange, why)
-        .with("log_start", log_start)
-        .with("high_watermark", high_watermark)
 }

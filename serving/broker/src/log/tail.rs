@@ -21,12 +21,20 @@ pub(crate) struct TailBudget {
 }
 
 impl TailBudget {
-    /// At most `max` bytes, and one entry per partition.
+    /// At most `max` bytes.
     pub(crate) fn new(max: usize) -> Self {
         Self {
             used: Arc::default(),
             max,
         }
+    }
+
+    fn is_exceeded(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > self.max
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > self.max / 4 * 3
     }
 }
 
@@ -48,6 +56,8 @@ pub(crate) struct LogEntry {
 pub(crate) struct Tail {
     entries: VecDeque<LogEntry>,
     bytes: usize,
+    /// Something was added since [`Tail::cool`].
+    warm: bool,
     budget: TailBudget,
 }
 
@@ -56,11 +66,13 @@ impl Tail {
         Self {
             entries: VecDeque::new(),
             bytes: 0,
+            warm: false,
             budget,
         }
     }
 
-    /// Adds the next confirmed entry and drops the oldest beyond the budget.
+    /// Adds the next confirmed entry and drops the oldest beyond the budget, be it this one: thousands of partitions with one
+    /// large entry each would hold far more than the budget.
     pub(crate) fn push(&mut self, mut entry: LogEntry) {
         if entry.payload_len < COPY_BYTES_MAX {
             entry.body = vec![join(&entry.body)];
@@ -70,14 +82,24 @@ impl Tail {
             .used
             .fetch_add(entry.payload_len, Ordering::Relaxed);
         self.entries.push_back(entry);
-        while self.entries.len() > 1 && self.over_budget() {
+        self.warm = true;
+        while !self.entries.is_empty() && self.over_budget() {
             self.pop();
         }
     }
 
+    /// Called from time to time: gives everything back when nothing was added meanwhile and others may need the room, else idle
+    /// partitions would keep it for ever.
+    pub(crate) fn cool(&mut self) {
+        if !std::mem::take(&mut self.warm) && self.budget.is_scarce() {
+            while !self.entries.is_empty() {
+                self.pop();
+            }
+        }
+    }
+
     fn over_budget(&self) -> bool {
-        self.bytes > self.budget.max / SHARE
-            || self.budget.used.load(Ordering::Relaxed) > self.budget.max
+        self.bytes > self.budget.max / SHARE || self.budget.is_exceeded()
     }
 
     fn pop(&mut self) {
@@ -103,7 +125,8 @@ impl Tail {
         }
         for entry in self.entries.range_mut(begin..) {
             if entry.body.len() > 1 {
-                entry.body = vec![join(&entry.body)]; // Once for all readers.
+                // The wire wants a batch as one run of bytes, and its head was written apart; once for all readers.
+                entry.body = vec![join(&entry.body)];
             }
             bytes += entry.payload_len;
             found.push(entry.clone());
@@ -134,5 +157,61 @@ impl LogEntry {
 impl Drop for Tail {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hulse_proto::entry::EntryKind;
+
+    use super::*;
+
+    fn entry(first: u64, bytes: usize) -> LogEntry {
+        let envelope = Envelope {
+            kind: EntryKind::Data,
+            append_time: 0,
+            running_max_timestamp: 0,
+            batches: vec![],
+        };
+        LogEntry {
+            entry: EntryId(first),
+            first: Offset(first),
+            end: Offset(first + 1),
+            envelope: Arc::new(envelope),
+            body: vec![Bytes::from(vec![0; bytes])],
+            payload_len: bytes,
+        }
+    }
+
+    #[test]
+    fn tails_of_many_partitions_stay_within_the_budget_together() {
+        let budget = TailBudget::new(1000);
+        let mut tails: Vec<Tail> = (0..100).map(|_| Tail::new(budget.clone())).collect();
+        for tail in &mut tails {
+            tail.push(entry(0, 100));
+            assert!(budget.used.load(Ordering::Relaxed) <= 1000);
+        }
+        drop(tails);
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn tail_of_an_idle_partition_makes_room_for_a_busy_one() {
+        let budget = TailBudget::new(1000);
+        let mut idle: Vec<Tail> = (0..10).map(|_| Tail::new(budget.clone())).collect();
+        idle.iter_mut().for_each(|tail| tail.push(entry(0, 100)));
+        let mut busy = Tail::new(budget.clone());
+        busy.push(entry(7, 100));
+        assert!(busy.from(Offset(7), 1).is_empty());
+        for _ in 0..2 {
+            idle.iter_mut().for_each(Tail::cool);
+        }
+        busy.push(entry(8, 100));
+        assert_eq!(busy.from(Offset(8), 1).len(), 1);
+        assert!(
+            idle.iter_mut()
+                .any(|tail| !tail.from(Offset(0), 1).is_empty()),
+            "no more than is needed is given up"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What the owner knows of its log: ledgers in order, the ends, the tail. Shared by the task (writes) and readers (look).
+//! What the owner knows of its log: ledgers in order, the ends, the tail. Shared by the task, which confirms, and readers, which look
+//! and note where they found entries.
 
 use bookie_client::LedgerReader;
 use hulse_proto::id::{EntryId, LedgerId, Offset};
@@ -24,7 +25,7 @@ pub(crate) struct LedgerSpan {
 }
 
 impl LedgerSpan {
-    /// A ledger with `end_entry` entries that hold the offsets `base..end`.
+    /// A ledger that begins at `base` and of which nothing is confirmed; the caller of a closed one sets its ends.
     pub(crate) fn new(ledger: LedgerId, base: Offset, reader: LedgerReader) -> Self {
         let index = EntryIndex::starting_at(base);
         Self {
@@ -92,6 +93,11 @@ impl LogView {
         self.offsets.stored_bytes += entry.payload_len as u64;
         self.tail.push(entry);
         self.offsets
+    }
+
+    /// Called from time to time by the owner: an idle partition gives its memory to busy ones.
+    pub(crate) fn cool(&mut self) {
+        self.tail.cool();
     }
 
     /// The ledger that holds `offset`, or the first one after it when it lies in a gap.

@@ -23,7 +23,7 @@ use super::handle::{
 use super::snapshots::{SnapshotError, StateWriter};
 use super::takeover::{Collaborators, Taken, log_link};
 use crate::clock::OwnerClock;
-use crate::log::{Chain, LedgerSpan, LogReader};
+use crate::log::{Chain, LedgerSpan, LogReader, LogView};
 use crate::state::NoMeta;
 use crate::storage_fault;
 
@@ -166,6 +166,7 @@ impl Task {
                 _ = tick.tick() => {
                     let now = self.clock.now_ms();
                     self.core.tick(now);
+                    self.log.with_view(LogView::cool);
                 }
             }
             self.execute();

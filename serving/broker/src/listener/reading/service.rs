@@ -1,7 +1,7 @@
 //! The two calls of service Log, and the task behind a read.
 //!
 //! A read is one task that reads ahead of its connection: bytes that were read and not yet handed to HTTP/2 are bounded by
-//! permits, and each message stays small, so a slow client costs what it asked for and no more.
+//! permits, of the read and of the broker, and each message stays small, so a slow client costs what it asked for and no more.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::message;
+use super::room::Room;
 use crate::PartitionHandle;
 use crate::authorise::{Action, Resource};
 use crate::listener::front::{Front, shutting_down};
@@ -25,6 +26,8 @@ use crate::metrics::Metrics;
 const IN_FLIGHT_BYTES: (u32, u32) = (4 << 20, 32 << 20);
 /// Bytes asked of the log at a time.
 const CHUNK_BYTES: u32 = 1 << 20;
+/// The same while the broker has no room: nothing else of the read is in memory then.
+const LEAN_CHUNK_BYTES: u32 = 64 << 10;
 /// Messages that wait for the connection.
 const MESSAGES_MAX: usize = 64;
 /// Ended partitions are noticed at least this often by a read that waits for more.
@@ -36,10 +39,7 @@ pub(crate) struct LogService(pub(crate) Arc<Front>);
 type Responses = std::pin::Pin<Box<dyn Stream<Item = Result<v1::ReadResponse, Status>> + Send>>;
 
 /// An item and the room it takes until the connection has it.
-type Sent = (
-    Result<v1::ReadResponse, Status>,
-    Option<OwnedSemaphorePermit>,
-);
+type Sent = (Result<v1::ReadResponse, Status>, Option<Room>);
 
 #[tonic::async_trait]
 impl v1::log_server::Log for LogService {
@@ -105,6 +105,7 @@ struct Read {
     next: Offset,
     follow: bool,
     room: Arc<Semaphore>,
+    in_flight: u32,
     chunk_bytes: u32,
 }
 
@@ -130,6 +131,7 @@ async fn begin(front: &Arc<Front>, request: &v1::ReadRequest) -> Result<Read, Fa
         next,
         follow: request.follow,
         room: Arc::new(Semaphore::new(in_flight as usize)),
+        in_flight,
         chunk_bytes: CHUNK_BYTES.min(in_flight),
     })
 }
@@ -167,9 +169,8 @@ impl Read {
 
     /// Sends one chunk as one or more messages; false: the client is gone.
     async fn send_chunk(&mut self, sender: &mpsc::Sender<Sent>) -> Result<bool, Fault> {
-        let room = self.room.clone().acquire_many_owned(self.chunk_bytes).await;
-        let mut room = room.expect("this semaphore is never closed");
-        let chunk = self.open.read(self.next, self.chunk_bytes as usize).await?;
+        let (mut room, bytes) = self.room().await;
+        let chunk = self.open.read(self.next, bytes as usize).await?;
         if chunk.end <= self.next {
             let words = format!("a read at offset {} did not get on", self.next);
             return Err(Fault::new(Reason::Internal, words));
@@ -179,23 +180,8 @@ impl Read {
         let total = messages.len();
         for (index, message) in messages.into_iter().enumerate() {
             count(&self.front.metrics, &message);
-            // The last message takes what is left of the room; a batch larger than the room overdraws it once.
             let bytes = message.batches.iter().map(bytes::Bytes::len).sum();
-            let taken = if index + 1 == total {
-                None
-            } else {
-                room.split(bytes)
-            };
-            let part = match taken {
-                Some(part) => part,
-                None => {
-                    // Of a chunk that came out smaller than asked the rest is free at once.
-                    let surplus = room.num_permits().saturating_sub(bytes);
-                    drop(room.split(surplus));
-                    let rest = room.num_permits();
-                    room.split(rest).expect("a permit can be split in whole")
-                }
-            };
+            let part = room.part(bytes, index + 1 == total);
             let item = Some(v1::read_response::Item::Batches(message));
             if sender
                 .send((Ok(v1::ReadResponse { item }), Some(part)))
@@ -206,6 +192,23 @@ impl Read {
             }
         }
         Ok(true)
+    }
+
+    /// Room for the next chunk and its bytes. When the broker has none to give, this read waits until its connection took all that
+    /// it has read: readers that do not listen then cost a small chunk each, and those that do go on.
+    async fn room(&self) -> (Room, u32) {
+        let bytes = self.chunk_bytes;
+        let own = take(&self.room, bytes).await;
+        if let Ok(shared) = self.front.read_ahead.clone().try_acquire_many_owned(bytes) {
+            return (Room::new(own, Some(shared)), bytes);
+        }
+        drop(own);
+        drop(take(&self.room, self.in_flight).await);
+        let own = take(&self.room, bytes).await;
+        match self.front.read_ahead.clone().try_acquire_many_owned(bytes) {
+            Ok(shared) => (Room::new(own, Some(shared)), bytes),
+            Err(_) => (Room::new(own, None), bytes.min(LEAN_CHUNK_BYTES)),
+        }
     }
 
     async fn wait_for_more(&self) -> Result<(), Fault> {
@@ -224,6 +227,11 @@ impl Read {
             }
         }
     }
+}
+
+async fn take(room: &Arc<Semaphore>, bytes: u32) -> OwnedSemaphorePermit {
+    let taken = room.clone().acquire_many_owned(bytes).await;
+    taken.expect("this semaphore is never closed")
 }
 
 fn count(metrics: &Metrics, message: &v1::ReadBatches) {

@@ -1,7 +1,10 @@
 //! Log.Read and Log.Offsets.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use hulse_proto::batch::BatchHeader;
+use hulse_proto::batch::{BatchBuilder, BatchHeader, Compression, RecordRef};
+use hulse_proto::entry::crc32c;
 use hulse_proto::error::Reason;
 use hulse_proto::wire::v1::{self, read_response::Item};
 use tonic::Streaming;
@@ -72,6 +75,41 @@ async fn read_gives_whole_batches_from_the_one_that_holds_the_start() {
     );
 }
 
+/// A batch of one record at `time` whose header names `max` as its latest time.
+fn timed(time: i64, max: i64) -> Bytes {
+    let mut builder = BatchBuilder::new(Compression::None).unwrap();
+    let record = RecordRef {
+        timestamp: time,
+        key: None,
+        value: Some(b"x"),
+        headers: &[],
+    };
+    builder.push(&record).unwrap();
+    let mut bytes = builder.build(None).to_vec();
+    bytes[35..43].copy_from_slice(&max.to_be_bytes());
+    let crc = crc32c(&bytes[21..]);
+    bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+    bytes.into()
+}
+
+#[tokio::test]
+async fn header_that_names_a_later_time_does_not_hide_the_records_behind_it() {
+    let world = World::new().await;
+    let topic = world.topic("a", 1).await;
+    let mut session = Session::on(&world, &topic).await;
+    for (seq, (time, max)) in [(5, i64::MAX), (7, 7), (9, 9)].into_iter().enumerate() {
+        produce(&mut session, seq as u64..seq as u64 + 1, &timed(time, max)).await;
+    }
+    for (asked, found) in [(4, Some(0)), (6, Some(1)), (8, Some(2)), (10, None)] {
+        let request = v1::OffsetsRequest {
+            partition: partition(&topic, 0),
+            at_time: Some(asked),
+        };
+        let offsets = world.log().offsets(request).await.unwrap().into_inner();
+        assert_eq!(offsets.offset_at_time, found, "at {asked}");
+    }
+}
+
 #[tokio::test]
 async fn offsets_out_of_range_are_refused_with_the_range() {
     let world = World::new().await;
@@ -105,6 +143,37 @@ async fn offsets_out_of_range_are_refused_with_the_range() {
         reason(world.log().read(greedy).await),
         Reason::InvalidRequest
     );
+}
+
+#[tokio::test]
+async fn readers_that_do_not_listen_are_bounded_together_and_stop_nobody() {
+    let world = World::with(|config| config.read_ahead_bytes = 2 << 20).await;
+    let topic = world.topic("a", 1).await;
+    let mut session = Session::on(&world, &topic).await;
+    produce(&mut session, 0..64, &plain(8, 16 << 10)).await;
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        let mut request = request(&topic, 0, true);
+        request.max_bytes_in_flight = 32 << 20;
+        silent.push(world.log().read(request).await.unwrap());
+    }
+    // On a connection of its own: within one, HTTP/2 gives its window to all streams together.
+    let mut listening = world.another().await;
+    let stream = listening.read(request(&topic, 0, false)).await.unwrap();
+    let mut stream = stream.into_inner();
+    let (_, end) = tokio::time::timeout(Duration::from_secs(20), until_end(&mut stream))
+        .await
+        .expect("who listens is served");
+    assert_eq!(end, 64 * 8);
+    let metrics = world.get("/metrics").await;
+    let sent = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("hulse_bytes_out_total "))
+        .expect("it is counted");
+    // 8 MiB for who listens; for each of the others a batch in the room and one in its connection.
+    let sent: u64 = sent.parse().unwrap();
+    assert!(sent < 40 << 20, "{sent} bytes were read ahead");
+    drop(silent);
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
 use uuid::Uuid;
 
 use super::bookie::MemoryBookie;
@@ -40,6 +40,7 @@ impl WallClock for Wall {
 /// A serving broker; ends when dropped or stopped.
 pub(super) struct World {
     pub(super) channel: Channel,
+    endpoint: Endpoint,
     pub(super) bookie: Arc<MemoryBookie>,
     pub(super) metadata: Arc<FaultyStore<MemoryStore>>,
     http: std::net::SocketAddr,
@@ -70,9 +71,11 @@ impl World {
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(serve(broker, grpc, http, shutdown.clone()));
         let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
-        let channel = endpoint.tcp_nodelay(true).connect().await.unwrap();
+        let endpoint = endpoint.tcp_nodelay(true);
+        let channel = endpoint.connect().await.unwrap();
         Self {
             channel,
+            endpoint,
             bookie,
             metadata,
             http: http_address,
@@ -106,6 +109,12 @@ impl World {
 
     pub(super) fn lookup(&self) -> v1::lookup_client::LookupClient<Channel> {
         v1::lookup_client::LookupClient::new(self.channel.clone())
+    }
+
+    /// Service Log on a connection of its own.
+    pub(super) async fn another(&self) -> v1::log_client::LogClient<Channel> {
+        let channel = self.endpoint.connect().await.unwrap();
+        v1::log_client::LogClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     pub(super) fn log(&self) -> v1::log_client::LogClient<Channel> {
