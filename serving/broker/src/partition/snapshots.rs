@@ -9,7 +9,7 @@ use bookie_client::{CreateError, LedgerWriter, NewLedger};
 use bookie_metadata::{Compare, Txn};
 use futures::future::try_join_all;
 use hulse_proto::entry::{EntryClass, EntryKind, Envelope, NewEntry};
-use hulse_proto::error::Fault;
+use hulse_proto::error::{ErrorKind, Fault};
 use hulse_proto::id::{LedgerId, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::ledger::LedgerKind;
 use hulse_proto::time::TimestampMs;
@@ -71,7 +71,12 @@ impl StateWriter {
         if let Err(error) = try_join_all(appends).await {
             // The rest of this ledger is in doubt; the next snapshot opens another one.
             self.writer = None;
-            return Err(SnapshotError::Later(storage_fault::append(&error)));
+            let fault = storage_fault::append(&error);
+            // FENCED or DELETED from a member of either chain ends the partition here (ARCHITECTURE D6).
+            return Err(match error.kind() {
+                ErrorKind::Fenced => SnapshotError::Lost(fault),
+                _ => SnapshotError::Later(fault),
+            });
         }
         self.drop_older(with, ledger).await
     }
