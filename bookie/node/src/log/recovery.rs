@@ -2,8 +2,9 @@
 //!
 //! At the first hole, a later valid group that states a durable end beyond it proves damage: the hole is reported and passed over.
 //! Without such proof the hole is a torn tail: the log ends there, and what lies behind it (in any later file too) is void,
-//! because any subset of unsynced bytes may have survived. Nothing is changed on the disk here; the writer makes the decision
-//! durable in a new file before it removes anything.
+//! because any subset of unsynced bytes may have survived. A file whose number is skipped and that no later file declares void
+//! was taken away: damage, since each file is durable in the directory before the next one is made. Nothing is changed on the disk
+//! here; the writer makes the decision durable in a new file before it removes anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -218,21 +219,22 @@ struct Pass<'a> {
 impl Pass<'_> {
     fn run(&mut self) -> Result<(), LogError> {
         let files = self.files;
-        let live = files
-            .iter()
-            .filter(|(id, _)| self.seals.get(*id) != Some(&0));
-        let live: Vec<u64> = live.map(|(id, _)| *id).collect();
         let mut kept = BTreeSet::new();
         let mut torn = false;
-        for id in &live {
-            kept.insert(*id);
-            if let Some(end) = self.file(*id)? {
+        let numbers = 0..self.out.next_file;
+        for id in numbers.filter(|id| self.seals.get(id) != Some(&0)) {
+            if !files.contains_key(&id) {
+                self.damaged_to_end(id, 0, 0);
+                continue;
+            }
+            kept.insert(id);
+            if let Some(end) = self.file(id)? {
                 torn = true;
-                if end <= BLOCK_BYTES as u64 && !self.out.damage.iter().any(|r| r.file == *id) {
-                    kept.remove(id);
+                if end <= BLOCK_BYTES as u64 && !self.out.damage.iter().any(|r| r.file == id) {
+                    kept.remove(&id);
                 } else {
                     self.out.end = LogPosition {
-                        file: *id,
+                        file: id,
                         offset: end,
                     };
                 }

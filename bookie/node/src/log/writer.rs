@@ -100,7 +100,8 @@ impl LogWriter {
             file.sync()?;
         }
         let mut first = GroupBuilder::new(Vec::new());
-        for file in &recovered.void {
+        let current = self.current.id;
+        for file in recovered.void.iter().filter(|file| **file != current) {
             first.push(&Record::SealMark {
                 file: *file,
                 end: 0,
@@ -129,7 +130,7 @@ impl LogWriter {
             file.truncate(tail.offset)?;
             file.sync()?;
         }
-        for file in &recovered.void {
+        for file in recovered.void.iter().filter(|file| **file != current) {
             self.setup.disk.remove(&file_name(*file))?;
         }
         Ok(self.setup.disk.sync_dir()?)
@@ -289,17 +290,20 @@ impl LogWriter {
 }
 
 /// The first file of this boot: a void one of the last boot is taken over, so that a full disk does not keep the node from
-/// starting (E5); without one a smaller file will do.
+/// starting (E5); without one a smaller file will do. The last file keeps its number when it is taken over: were it gone under that
+/// number before the new one declares it void, the next start would miss it.
 fn first_file(
     setup: &mut WriterSetup,
     recovered: &Recovered,
 ) -> Result<(OpenFile, bool), DiskError> {
     let mut bytes = setup.file_bytes;
-    let void = recovered.void.last().map(|id| file_name(*id));
-    if let Some(name) = void
+    if let Some(void) = recovered.void.last()
+        && let name = file_name(*void)
         && setup.disk.open(&name)?.bytes()? == bytes
     {
-        let file = create(setup, recovered.next_file, bytes, Some(&name))?;
+        let last = *void + 1 == recovered.next_file;
+        let id = if last { *void } else { recovered.next_file };
+        let file = create(setup, id, bytes, Some(&name))?;
         return Ok((file, false));
     }
     loop {

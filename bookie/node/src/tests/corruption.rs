@@ -193,6 +193,29 @@ fn lost_middle_file_is_damage() {
 }
 
 #[test]
+fn lost_file_with_only_an_empty_one_behind_it_is_damage() {
+    let (mut rig, name) = filled(10);
+    rig.node.make_spare();
+    assert_eq!(log_files(&rig.disk).len(), 2);
+    rig.disk.remove(&name).unwrap();
+    rig.disk.sync_dir().unwrap();
+    let scope = [LedgerId(1)];
+    let mut rig = rig.reopen(config(), Survival::Everything, &scope);
+    assert_eq!(rig.node.new_limbo(), [LimboKind::Damage]);
+    let answer = rig.recovery_read(1, 1, 0);
+    assert!(
+        matches!(
+            &answer,
+            StepAnswer::RecoveryRead(Err(BookieError::Damaged { .. }))
+        ),
+        "{answer:?}"
+    );
+    rig.store(2, 0..3, 100);
+    let mut rig = rig.reopen(config(), Survival::Everything, &scope);
+    assert!(rig.node.new_limbo().is_empty() && rig.has(2, 2));
+}
+
+#[test]
 fn damaged_file_header_is_damage_and_later_files_count() {
     let mut rig = Rig::new(config());
     rig.store(1, 0..40, 100_000);
