@@ -260,7 +260,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Makes the next file in advance, if there is none. A full disk is no error: [`LogWriter::room`] says so.
+    /// Makes the next file in advance, if there is none. A full disk, or no file descriptor, is no error: nothing was accepted for
+    /// that file. [`LogWriter::room`] says so, and the log.
     ///
     /// # Errors
     /// Any other failure of the disk.
@@ -275,9 +276,15 @@ impl LogWriter {
         match create(&mut self.setup, self.next_file, bytes, None) {
             Ok(file) => {
                 self.spare = Some(file);
-                self.full = false;
+                if std::mem::take(&mut self.full) {
+                    tracing::info!("bookie's next log file is made; records are taken again");
+                }
             }
-            Err(error) if error.kind == DiskErrorKind::Full => self.full = true,
+            Err(error) if matches!(error.kind, DiskErrorKind::Full | DiskErrorKind::NoFile) => {
+                if !std::mem::replace(&mut self.full, true) {
+                    tracing::warn!(%error, "bookie's next log file cannot be made; no records are taken once this one is full");
+                }
+            }
             Err(error) => return Err(error.into()),
         }
         Ok(())

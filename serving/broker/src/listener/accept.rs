@@ -16,8 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-/// Connections to the HTTP listener at once.
-pub(crate) const HTTP_CONNECTIONS_MAX: usize = 256;
+/// Connections of gRPC for each one of HTTP/1, so that both together leave files to the bookie.
+const HTTP_CONNECTIONS_SHARE: usize = 8;
 /// After an error of the listener itself, e.g. no file descriptor left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Such errors are logged at most this often.
@@ -99,7 +99,12 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    pub(crate) fn new(listener: TcpListener, max: usize) -> Self {
+    /// Of HTTP/1, beside a gRPC listener with `connections_max` places.
+    pub(crate) fn http(listener: TcpListener, connections_max: usize) -> Self {
+        Self::new(listener, (connections_max / HTTP_CONNECTIONS_SHARE).max(1))
+    }
+
+    fn new(listener: TcpListener, max: usize) -> Self {
         Self {
             listener,
             places: Arc::new(Semaphore::new(max)),

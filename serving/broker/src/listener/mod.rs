@@ -26,6 +26,6 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use accept::{Door, HTTP_CONNECTIONS_MAX, accept};
+pub(crate) use accept::{Door, accept};
 pub(crate) use front::{Front, FrontParts};
 pub(crate) use router::{Services, set_serving};
