@@ -3,7 +3,10 @@
 //! Each test has ports of its own below the ephemeral range, so that a redialling client can never meet itself. A test whose input
 //! cannot be had reports NOT RUN, which makes `tests/run` fail with 3: it is never counted as passed.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there, and says where")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on ends there, and says where"
+)]
 
 mod delivery;
 mod flights;

@@ -1,6 +1,6 @@
 //! Which partitions are open on this broker. Opening is single-flight and survives the request that asked for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -45,6 +45,9 @@ pub struct LedgerView {
     pub metadata: Option<LedgerMetadata>,
 }
 
+/// Marks of removed partitions that are kept.
+const REMOVED_MAX: usize = 100_000;
+
 #[derive(Default)]
 struct Slot {
     open: Option<PartitionHandle>,
@@ -58,10 +61,25 @@ struct Slots {
     state: BTreeMap<PartitionId, Slot>,
     /// Never opened again by this process.
     deleted: BTreeSet<PartitionId>,
+    /// In the order in which their data went; the oldest are forgotten, as nobody can have looked them up so long ago.
+    removed: VecDeque<PartitionId>,
     stopping: bool,
 }
 
 impl Slots {
+    /// Nothing is left of a partition but the mark that it must not open again.
+    fn forget(&mut self, partition: PartitionId) {
+        self.state.remove(&partition);
+        // Whoever waits for this turn holds it; the next one finds the mark.
+        self.turns.remove(&partition);
+        self.removed.push_back(partition);
+        if self.removed.len() > REMOVED_MAX
+            && let Some(oldest) = self.removed.pop_front()
+        {
+            self.deleted.remove(&oldest);
+        }
+    }
+
     fn may_open(&self, partition: PartitionId) -> Result<(), Fault> {
         if self.stopping {
             return Err(Fault::new(
@@ -262,7 +280,9 @@ impl Partitions {
                 self.delete_key(item.key).await?;
             }
         }
-        self.delete_key(partition_key(partition)).await
+        self.delete_key(partition_key(partition)).await?;
+        self.lock().forget(partition);
+        Ok(())
     }
 
     /// Moves the owner's key on, so that no transaction of an earlier owner can land any more: one that was sent and never

@@ -21,9 +21,9 @@ impl NodeCore {
             return;
         }
         while let Some(taken) = self.groups.pop_stored(group) {
-            let at = placed.iter().find(|(number, _)| *number == taken.number);
-            let at = at.map_or_else(LogPosition::default, |(_, at)| *at);
-            self.group_stored(taken, at, effects);
+            let placed = placed.iter().find(|(number, _)| *number == taken.number);
+            let (_, at) = placed.expect("the writer names the place of every group that it stored");
+            self.group_stored(taken, *at, effects);
         }
     }
 
