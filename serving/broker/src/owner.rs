@@ -45,6 +45,10 @@ pub struct LedgerView {
     pub metadata: Option<LedgerMetadata>,
 }
 
+/// A partition that ended twice in short order rests at least this long after its last take-over …
+const REST_MIN: Duration = Duration::from_millis(100);
+/// … and at most this long.
+const REST_MAX: Duration = Duration::from_secs(5);
 /// Marks of removed partitions that are kept.
 const REMOVED_MAX: usize = 100_000;
 
@@ -52,6 +56,27 @@ const REMOVED_MAX: usize = 100_000;
 struct Slot {
     open: Option<PartitionHandle>,
     failed: Option<(Instant, Fault)>,
+    /// When the last take-over succeeded, and how long the one before that has to rest.
+    taken: Option<(Instant, Duration)>,
+}
+
+impl Slot {
+    /// The end of the open handle, while it is too early for another take-over: a partition that ends again and again (a full
+    /// disk, say) must not move its epoch at the rate of its clients' retries.
+    fn resting(&self) -> Option<(Fault, Duration)> {
+        let (at, rest) = self.taken?;
+        let why = self.open.as_ref()?.ended()?;
+        let left = rest.checked_sub(at.elapsed())?;
+        Some((why, left))
+    }
+
+    /// The rest of the next handle: none for the first, growing for those that follow one another quickly.
+    fn next_rest(&self) -> Duration {
+        match self.taken {
+            Some((at, rest)) if at.elapsed() < REST_MAX * 2 => (rest * 2).clamp(REST_MIN, REST_MAX),
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -93,11 +118,15 @@ impl Slots {
                 "the topic is being deleted",
             ));
         }
-        match self
-            .state
-            .get(&partition)
-            .and_then(|slot| slot.failed.as_ref())
-        {
+        let slot = self.state.get(&partition);
+        if let Some((why, left)) = slot.and_then(Slot::resting) {
+            let words = format!(
+                "partition ended and rests before it is opened again: {}",
+                why.message
+            );
+            return Err(Fault::new(Reason::PartitionLoading, words).retry_after(left));
+        }
+        match slot.and_then(|slot| slot.failed.as_ref()) {
             Some((at, fault)) if at.elapsed() < FAILED_FOR => {
                 Err(fault.clone().retry_after(FAILED_FOR))
             }
@@ -174,6 +203,7 @@ impl Partitions {
             Ok(taken) => {
                 tracing::debug!(%partition, epoch = %taken.config.epoch, replayed = taken.replayed, "partition is open");
                 let handle = spawn(self.with.clone(), taken);
+                slot.taken = Some((Instant::now(), slot.next_rest()));
                 slot.open = Some(handle.clone());
                 slot.failed = None;
                 Ok(handle)

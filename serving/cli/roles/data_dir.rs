@@ -15,6 +15,10 @@ use crate::failure::{Code, Failure};
 
 /// Folder of the embedded metadata.
 const METADATA: &str = "metadata";
+/// File of the embedded metadata.
+const STORE: &str = "store.redb";
+/// What a formatted bookie's directory holds.
+const IDENTITY: &str = "identity";
 /// What a file system puts into its own root.
 const IGNORED: [&str; 1] = ["lost+found"];
 /// Most foreign names that a failure lists.
@@ -89,12 +93,23 @@ pub(crate) fn prepare(config: &Config) -> Result<DataDir, Failure> {
             &format!("it holds {}{more}", shown.join(", ")),
         ));
     }
+    let store = metadata.join(STORE);
+    if bookie.join(IDENTITY).exists() && !store.exists() {
+        // The store is made before the bookie is formatted, so this one was lost: a new one would know nothing of the records.
+        return Err(Failure::new(
+            Code::DataDirForeign,
+            "the metadata of this data directory are missing",
+        )
+        .why("the bookie's disk is formatted, and the store that says what is on it is gone")
+        .object(store.display())
+        .next("bring the file back from where it was moved or saved to; a new server needs an empty directory"));
+    }
     for folder in [&metadata, &bookie] {
         std::fs::create_dir_all(folder).map_err(|error| cannot("write to", folder, &error))?;
     }
     sync(root).map_err(|error| cannot("sync", root, &error))?;
     Ok(DataDir {
-        metadata: metadata.join("store.redb"),
+        metadata: store,
         bookie,
     })
 }
@@ -183,5 +198,19 @@ mod tests {
         std::fs::write(&root, "x").unwrap();
         let told = prepare(&config(&root)).unwrap_err().to_string();
         assert!(told.contains("no directory"), "{told}");
+    }
+
+    #[test]
+    fn lost_metadata_are_refused_and_not_made_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let folders = prepare(&config(directory.path())).unwrap();
+        std::fs::write(folders.bookie.join(IDENTITY), "x").unwrap();
+        let told = prepare(&config(directory.path())).unwrap_err().to_string();
+        assert!(
+            told.contains("store.redb") && told.contains("missing"),
+            "{told}"
+        );
+        std::fs::write(&folders.metadata, "x").unwrap();
+        assert!(prepare(&config(directory.path())).is_ok());
     }
 }
