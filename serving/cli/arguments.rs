@@ -201,7 +201,7 @@ fn produce_help() -> String {
          Examples:\n  echo hello | hulse produce greetings\n  \
          hulse produce orders -f '%k\\t%v\\n' --file orders.tsv\n  \
          hulse produce blobs -f '%v{{base64}}\\n' -H source=import --compression zstd < blobs.txt",
-        format::HELP
+        format::INPUT_HELP
     )
 }
 
@@ -235,7 +235,7 @@ fn consume_help() -> String {
          hulse consume orders -o -10 -e -f '%p/%o %k: %v\\n'\n  \
          hulse consume orders -o @-15m --output json",
         position::HELP,
-        format::HELP
+        format::OUTPUT_HELP
     )
 }
 

@@ -65,6 +65,8 @@ impl<R: AsyncRead + Unpin> Records<R> {
                     "no end {:?} within {TEXT_BYTES_MAX} bytes",
                     String::from_utf8_lossy(&self.end)
                 );
+                // The record that has no end was not counted yet.
+                self.count += 1;
                 return Err(self.wrong(&why, "a record holds at most 1 MiB; look at -f"));
             }
             self.buffer.reserve(CHUNK_BYTES);
@@ -83,11 +85,15 @@ impl<R: AsyncRead + Unpin> Records<R> {
 
     /// A failure that names the record being read.
     pub(crate) fn wrong(&self, why: &str, next: &str) -> Failure {
-        let number = self.count.max(1);
         Failure::new(Code::Input, "the input is not as the format says")
             .why(why)
-            .object(format!("record {number} of {}", self.name))
+            .object(self.place())
             .next(next)
+    }
+
+    /// Names the record that was read last.
+    pub(crate) fn place(&self) -> String {
+        format!("record {} of {}", self.count, self.name)
     }
 }
 
@@ -120,6 +126,15 @@ mod tests {
         assert_eq!(records.next().await.unwrap().unwrap(), "ab");
         assert_eq!(records.next().await.unwrap().unwrap(), "cd");
         assert_eq!(records.next().await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn record_that_is_too_long_is_named_by_its_number() {
+        let input = tokio::io::AsyncReadExt::chain(&b"a\nb\n"[..], tokio::io::repeat(b'x'));
+        let mut records = Records::new(input, "test", b"\n");
+        assert!(records.next().await.is_ok() && records.next().await.is_ok());
+        let told = records.next().await.unwrap_err().to_string();
+        assert!(told.contains("record 3 of test"), "{told}");
     }
 
     #[tokio::test]

@@ -55,6 +55,41 @@ pub(super) enum Form {
     Date(String),
 }
 
+impl fmt::Display for Verb {
+    /// The letter as it is written in a format.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Topic => "%t",
+            Self::Partition => "%p",
+            Self::Offset => "%o",
+            Self::Timestamp => "%T",
+            Self::Count => "%i",
+            Self::Key => "%k",
+            Self::Value => "%v",
+            Self::Headers => "%h",
+            Self::Header(name) => return write!(f, "%P{{{name}}}"),
+            Self::KeyLength => "%K",
+            Self::ValueLength => "%S",
+        })
+    }
+}
+
+impl fmt::Display for Form {
+    /// The braces after a letter; nothing for a plain one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "",
+            Self::Hex => "{hex}",
+            Self::Base64 => "{base64}",
+            Self::Json => "{json}",
+            Self::Length => "{len}",
+            Self::Big32 => "{big32}",
+            Self::Big64 => "{big64}",
+            Self::Date(pattern) => return write!(f, "{{strftime[{pattern}]}}"),
+        })
+    }
+}
+
 /// A piece of a format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {

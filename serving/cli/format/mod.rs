@@ -13,6 +13,6 @@ mod tests;
 
 pub(crate) use compile::FormatError;
 pub(crate) use date::{date, parse_rfc3339};
-pub(crate) use help::HELP;
+pub(crate) use help::{INPUT_HELP, OUTPUT_HELP};
 pub(crate) use print::{HeaderView, Printer, RecordView, json_record};
 pub(crate) use scan::{Scanned, Scanner, find, split_header};

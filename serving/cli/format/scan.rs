@@ -75,7 +75,7 @@ impl Scanner {
         };
         if let Some((before, ..)) = self.fields.last().filter(|(_, _, after)| after.is_empty()) {
             let why =
-                format!("nothing stands between {before:?} and {verb:?}: where would it end?");
+                format!("nothing stands between {before} and {verb}: where would {before} end?");
             return error(0, why);
         }
         let allowed = match verb {
@@ -87,12 +87,12 @@ impl Scanner {
         };
         if !allowed {
             let why = format!(
-                "{verb:?} with {form:?} cannot be read; input knows %k %v %s with {{hex}} {{base64}} {{json}}, and %h %T %p"
+                "{verb}{form} cannot be read; input knows %k %v %s with {{hex}} {{base64}} {{json}}, and %h %T %p"
             );
             return error(0, why);
         }
         if self.fields.iter().any(|(seen, ..)| *seen == verb) {
-            return error(0, format!("{verb:?} stands twice"));
+            return error(0, format!("{verb} stands twice"));
         }
         self.fields.push((verb, form, Vec::new()));
         Ok(())
@@ -119,7 +119,7 @@ impl Scanner {
                 true => std::mem::take(&mut rest),
                 false => {
                     let at = find(&rest, after)
-                        .ok_or_else(|| format!("has no {:?} after the {verb:?}", lossy(after)))?;
+                        .ok_or_else(|| format!("has no {:?} after {verb}", lossy(after)))?;
                     let field = rest.slice(..at);
                     rest = rest.slice(at + after.len()..);
                     field
@@ -163,7 +163,7 @@ fn set(record: &mut Scanned, verb: &Verb, form: &Form, field: &Bytes) -> Result<
         }
         Verb::Timestamp => record.timestamp = Some(whole(field, "timestamp")?),
         Verb::Partition => record.partition = Some(whole(field, "partition")?),
-        _ => return Err(format!("{verb:?} cannot be read")),
+        _ => return Err(format!("{verb} cannot be read")),
     }
     Ok(())
 }
@@ -193,13 +193,35 @@ fn decoded(form: &Form, field: &Bytes) -> Result<Option<Bytes>, String> {
             .decode(field)
             .map(|bytes| Some(bytes.into()))
             .map_err(|error| format!("is not base64: {error}")),
-        Form::Json => match serde_json::from_slice(field) {
-            Ok(serde_json::Value::Null) => Ok(None),
-            Ok(serde_json::Value::String(text)) => Ok(Some(text.into())),
-            Ok(other) => Ok(Some(other.to_string().into())),
-            Err(error) => Err(format!("is not JSON: {error}")),
-        },
+        Form::Json => json(field),
         _ => Ok(Some(field.clone())),
+    }
+}
+
+/// One JSON value: null is none and a string the text it stands for; anything else is kept as it was written, because members may stand
+/// twice or in an order, and numbers may have more digits than any type of ours.
+fn json(field: &Bytes) -> Result<Option<Bytes>, String> {
+    let refused = |why: &dyn std::fmt::Display| format!("is not JSON: {why}");
+    let text = std::str::from_utf8(field).map_err(|error| refused(&error))?;
+    let start = text.len() - text.trim_start().len();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
+    match values.next() {
+        Some(Ok(_)) => {}
+        Some(Err(error)) => return Err(refused(&error)),
+        None => return Err(refused(&"there is no value")),
+    }
+    let end = values.byte_offset();
+    if !text[end..].trim().is_empty() {
+        return Err(refused(&format!(
+            "more stands behind the value, at byte {end}"
+        )));
+    }
+    match &text[start..end] {
+        "null" => Ok(None),
+        quoted if quoted.starts_with('"') => serde_json::from_str::<String>(quoted)
+            .map(|text| Some(text.into()))
+            .map_err(|error| refused(&error)),
+        _ => Ok(Some(field.slice(start..end))),
     }
 }
 

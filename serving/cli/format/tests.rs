@@ -177,7 +177,16 @@ fn record_is_read_as_each_format_says() {
             b"null \"a\\nb\"",
             record(None, Some("a\nb")),
         ),
-        ("%v{json}", b"{\"a\": 1}", record(None, Some("{\"a\":1}"))),
+        ("%v{json}", b"{\"a\": 1}", record(None, Some("{\"a\": 1}"))),
+        (
+            "%v{json}",
+            b" {\"b\":1, \"a\":2,\"b\":123456789012345678901234567890.10e3} ",
+            record(
+                None,
+                Some("{\"b\":1, \"a\":2,\"b\":123456789012345678901234567890.10e3}"),
+            ),
+        ),
+        ("%v{json}", b"1.0 ", record(None, Some("1.0"))),
         ("%v{json}", b"null", record(None, None)),
     ] {
         assert_eq!(scanned(format, input), Ok(expected), "{format}");
@@ -198,6 +207,10 @@ fn wrong_input_is_refused_with_the_reason() {
         ("%v{hex}", b"zz", "hexadecimal"),
         ("%v{base64}", b"?", "base64"),
         ("%v{json}", b"{", "JSON"),
+        ("%v{json}", b" ", "no value"),
+        ("%v{json}", b"{} {}", "behind the value"),
+        ("%v{json}", b"{\"a\":\"\xff\"}", "JSON"),
+        ("%v{json}", b"{\"a\":01}", "JSON"),
         ("%p %v", b"-1 x", "no partition"),
         ("%T %v", b"now x", "no timestamp"),
         ("%h %v", b"a x", "name=value"),
@@ -210,7 +223,9 @@ fn wrong_input_is_refused_with_the_reason() {
 #[test]
 fn format_that_cannot_be_read_is_refused() {
     for (format, words) in [
-        ("%k%v", "stands between"),
+        ("%k%v", "nothing stands between %k and %v"),
+        ("%S %v", "%S cannot be read"),
+        ("%P{a}{hex} %v", "%P{a}{hex} cannot be read"),
         ("%o %v", "cannot be read"),
         ("%t %v", "cannot be read"),
         ("%v{len}", "cannot be read"),
