@@ -100,9 +100,14 @@ fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
     file.write_all(bytes).unwrap();
 }
 
+/// Flips a bit of the first byte from `at` on that is not zero: padding between groups is zero, covered by no checksum, and harmless.
 fn flip(path: &Path, at: u64) {
     let mut bytes = std::fs::read(path).unwrap();
-    bytes[at as usize] ^= 0x10;
+    let used = bytes[at as usize..]
+        .iter()
+        .position(|byte| *byte != 0)
+        .unwrap();
+    bytes[at as usize + used] ^= 0x10;
     std::fs::write(path, bytes).unwrap();
 }
 

@@ -110,6 +110,10 @@ impl Task {
     async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>, ended: Arc<Ended>) {
         let _panics = EndedOnDrop(ended.clone());
         let end = self.serve(&mut commands).await;
+        if end.done.is_none() && end.why.reason != Reason::ShuttingDown {
+            let why = &end.why;
+            tracing::warn!(partition = %self.partition, %why, "partition ends by itself; the next request takes it over again");
+        }
         ended.set(end.why.clone());
         self.core.fail(end.why.clone());
         self.answer_all();

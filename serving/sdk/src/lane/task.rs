@@ -218,6 +218,7 @@ impl LaneTask {
         }
         if error.is_retryable() {
             debug!(partition = self.partition, %error, "lane is not open yet");
+            self.trouble(error);
             self.resolve = true;
             self.delay = self.backoff.next(&mut self.rng, error.retry_after());
             return;
@@ -251,6 +252,7 @@ impl LaneTask {
                 if fault.reason != Reason::NackedBefore {
                     count(&self.shared.counters.refusals, 1);
                     debug!(partition = self.partition, seq, %fault, "batch was refused");
+                    self.trouble(&fault);
                 }
                 self.event(Event::Nacked { seq, fault });
             }
@@ -276,6 +278,7 @@ impl LaneTask {
 
     fn on_ack(&mut self, ack: &v1::Ack) {
         self.backoff.reset();
+        self.shared.trouble.over();
         for (seq, batch) in (ack.first_seq..).zip(&ack.batches) {
             if self.link.is_none() {
                 return;
@@ -293,6 +296,7 @@ impl LaneTask {
     fn lose_link(&mut self, why: Option<&Error>) {
         if let Some(error) = why {
             debug!(partition = self.partition, %error, "lane lost its link");
+            self.trouble(error);
         }
         self.disconnect();
         self.event(Event::LinkLost);
@@ -300,6 +304,13 @@ impl LaneTask {
         self.delay = self
             .backoff
             .next(&mut self.rng, why.and_then(Error::retry_after));
+    }
+
+    fn trouble(&self, error: &dyn std::fmt::Display) {
+        let shared = &self.shared;
+        shared
+            .trouble
+            .note(shared.topic.name.as_str(), self.partition, error);
     }
 
     fn disconnect(&mut self) {

@@ -18,6 +18,7 @@ mod record;
 mod shared;
 mod stats;
 mod ticket;
+mod trouble;
 
 pub use builder::ProducerBuilder;
 pub use handle::Producer;

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::losses::Losses;
 use super::stats::{Counters, count};
 use super::ticket::BatchFate;
+use super::trouble::Trouble;
 use crate::client::{Core, Repeat, Topic};
 use crate::error::Error;
 use crate::lane::{Cause, Failure, Stored};
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) memory_max: usize,
     pub(crate) counters: Counters,
     pub(crate) losses: Arc<Losses>,
+    pub(crate) trouble: Trouble,
     pub(crate) identity: OnceCell<ProducerIdentity>,
     /// Why the whole producer stopped.
     fatal: OnceLock<Error>,
@@ -71,6 +73,7 @@ impl Shared {
             memory_max: memory,
             counters: Counters::default(),
             losses: Arc::default(),
+            trouble: Trouble::default(),
             identity: OnceCell::new(),
             fatal: OnceLock::new(),
             stop: CancellationToken::new(),
@@ -145,10 +148,13 @@ impl Shared {
                     true => ErrorKind::OutcomeUnknown,
                     false => ErrorKind::Unavailable,
                 };
-                let words = format!(
-                    "not confirmed within the delivery time-out of {:?}; are the brokers of {} up and fast enough?",
-                    self.delivery.timeout, self.topic.name
+                let why = self.trouble.words().map_or_else(
+                    || format!("are the brokers of {} up and fast enough?", self.topic.name),
+                    |words| format!("the last word was: {words}"),
                 );
+                let timeout = self.delivery.timeout;
+                let words =
+                    format!("not confirmed within the delivery time-out of {timeout:?}; {why}");
                 Error::local(kind, words)
             }
             Cause::EpochsUsedUp => Error::local(
