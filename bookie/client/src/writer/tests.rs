@@ -257,12 +257,27 @@ fn entry_unconfirmed_for_too_long_ends_the_writer_with_unknown_outcome() {
 }
 
 #[test]
-fn useless_members_end_the_writer_only_below_the_ack_quorum() {
+fn useless_only_member_ends_the_writer_at_once() {
+    let mut bench = Bench::new(1, 1, 1);
+    bench.append(1);
+    bench.answer(0, 0, Err(BookieError::Limbo { ledger: LEDGER }));
+    assert!(matches!(
+        bench.ended,
+        Some(WriterEnd::OutcomeUnknown { .. })
+    ));
+    let surveys = |effect: &WriterEffect| matches!(effect, WriterEffect::Survey);
+    assert!(
+        !bench.other.iter().any(surveys),
+        "an ensemble of one is not changed"
+    );
+}
+
+#[test]
+fn useless_members_of_three_are_waited_for_until_the_deadline() {
     let limbo = || BookieError::Limbo { ledger: LEDGER };
     let mut bench = Bench::new(3, 3, 2);
     bench.append(1);
     bench.answer(0, 0, Err(limbo()));
-    assert!(bench.ended.is_none());
     bench.append(1);
     assert!(
         bench
@@ -271,6 +286,9 @@ fn useless_members_end_the_writer_only_below_the_ack_quorum() {
             .all(|call| call.tag().entry.0 == 0 || call.position != 0)
     );
     bench.answer(0, 1, Err(limbo()));
+    assert!(bench.ended.is_none());
+    assert!(matches!(bench.other[..], [WriterEffect::Survey]));
+    bench.pass(Duration::from_secs(11));
     assert!(matches!(
         bench.ended,
         Some(WriterEnd::OutcomeUnknown { .. })

@@ -13,7 +13,7 @@ use hulse_proto::ledger::{LedgerMetadata, Member, Quorums, ledger_key};
 use super::{BookieAsk, Policy, RecoveryConfig, RecoveryCore, RecoveryEffect, RecoveryEvent};
 use crate::testing::{MemoryLedgers, Mutant};
 use crate::tests::{Table, data, member};
-use crate::{ClientConfig, RecoverError};
+use crate::{Candidate, ClientConfig, RecoverError};
 
 const LEDGER: LedgerId = LedgerId(1);
 
@@ -35,6 +35,19 @@ struct Scene {
     table: Table,
     bookies: Vec<MemoryLedgers>,
     mutant: Option<Mutant>,
+    /// Bookies that may replace a member.
+    spares: Vec<usize>,
+}
+
+/// All of `spares` live and writable.
+fn candidates(bookies: &[MemoryLedgers], spares: &[usize]) -> Vec<Candidate> {
+    let candidate = |index: &usize| Candidate {
+        member: bookies[*index].member().clone(),
+        live: true,
+        writable: true,
+        zone: String::new(),
+    };
+    spares.iter().map(candidate).collect()
 }
 
 struct Recoverer {
@@ -59,6 +72,7 @@ impl Scene {
             table,
             bookies,
             mutant,
+            spares: Vec::new(),
         }
     }
 
@@ -122,6 +136,10 @@ impl Scene {
                     member,
                     ask,
                 } => to.asks.push((position, member, ask)),
+                RecoveryEffect::ListBookies => {
+                    let spares = candidates(&self.bookies, &self.spares);
+                    self.event(to, RecoveryEvent::Listed(Ok(spares)));
+                }
                 RecoveryEffect::Done(result) => to.done = Some(result),
             }
         }
@@ -151,6 +169,7 @@ impl Scene {
                 BookieAsk::Add(request) => RecoveryEvent::Added {
                     position,
                     entry: request.entry.header().entry,
+                    from: member.clone(),
                     result: bookie.add(&request),
                 },
             };
