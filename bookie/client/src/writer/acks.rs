@@ -96,6 +96,7 @@ impl WriterCore {
         }
         let position = &mut self.positions[tag.position];
         position.last_error = None;
+        position.acked_since = true;
         if matches!(position.health, Health::Probing { .. }) && self.sending() {
             self.positions[tag.position].recover();
             self.flush(now, tag.position, effects);

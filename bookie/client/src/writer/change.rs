@@ -22,7 +22,9 @@ use crate::error::WriterEnd;
 use crate::metadata::{NonceField, Proposal, ProposalStep};
 use crate::placement;
 
-/// Longest wait between two surveys, and between two requests of one proposal.
+/// Longest wait between two surveys that found nobody: each lists all bookies.
+const NOBODY_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Longest wait between two surveys that were not answered, and between two requests of one proposal.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Fragments of one ledger; beyond them it goes on degraded until its owner rolls it (W15).
 const FRAGMENTS_MAX: usize = 128;
@@ -185,13 +187,14 @@ impl WriterCore {
             Ok(survey) if now <= asked_at + self.config.metadata_fresh => {
                 self.consider(now, survey, effects);
             }
-            _ => self.put_off(now),
+            _ => self.put_off(now, WAIT_MAX),
         }
     }
 
-    pub(super) fn put_off(&mut self, now: Duration) {
-        self.change.not_before = now + self.change.wait;
-        self.change.wait = (self.change.wait * 2).min(WAIT_MAX);
+    pub(super) fn put_off(&mut self, now: Duration, most: Duration) {
+        let wait = self.change.wait.min(most);
+        self.change.not_before = now + wait;
+        self.change.wait = wait * 2;
     }
 
     fn consider(&mut self, now: Duration, survey: Survey, effects: &mut Vec<WriterEffect>) {
@@ -222,7 +225,7 @@ impl WriterCore {
         );
         if replaced.is_empty() || metadata.fragments.len() >= FRAGMENTS_MAX {
             // W10: degraded, on the committed ensemble. A member that came back makes this a change of nothing.
-            return self.put_off(now);
+            return self.put_off(now, NOBODY_WAIT_MAX);
         }
         let base = (metadata, found.version);
         self.propose(now, base, replaced, survey.nonce, effects);
@@ -233,10 +236,11 @@ impl WriterCore {
         positions.map(|position| position.member.clone()).collect()
     }
 
-    /// A slow member that has everything by now is slow no longer.
+    /// A slow member that acks again and has everything by now is slow no longer.
     fn forgive(&mut self) {
         for position in 0..self.positions.len() {
             let caught_up = self.positions[position].health == Health::Up
+                && self.positions[position].acked_since
                 && self.window.late().all(|late| {
                     let slot = late.slot(self.config.quorums, position);
                     !matches!(slot, Some(Slot::Unsent | Slot::Sent { .. }))

@@ -366,9 +366,8 @@ impl WriterCore {
             .collect();
         self.change.note_released(entry);
         for position in lacking {
-            self.positions[position].note_lacking(entry);
             // Its replacement is due, be it only slow (W12).
-            self.positions[position].slow = true;
+            self.positions[position].fall_behind(entry);
             let member = self.positions[position].member.clone();
             effects.push(WriterEffect::Released { member, entry });
         }

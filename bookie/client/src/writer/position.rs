@@ -44,6 +44,8 @@ pub(super) struct Position {
     pub(super) read_only: bool,
     /// Entries were given up because it was too slow (W12).
     pub(super) slow: bool,
+    /// It acked something since then.
+    pub(super) acked_since: bool,
 }
 
 impl Position {
@@ -57,7 +59,15 @@ impl Position {
             down_since: None,
             read_only: false,
             slow: false,
+            acked_since: false,
         }
+    }
+
+    /// Notes that an entry was given up because its copy here did not come in time.
+    pub(super) fn fall_behind(&mut self, entry: EntryId) {
+        self.note_lacking(entry);
+        self.slow = true;
+        self.acked_since = false;
     }
 
     /// A new member in the place of `old`, which will never get the entries of `lacking`.

@@ -62,7 +62,7 @@ impl WriterCore {
             // It was never taken by the store, so it need not be kept: the ledger goes on without it.
             ProposalStep::Send(_) if !proposed.proposal.is_unknown() => {
                 self.withdraw(now, effects);
-                self.put_off(now);
+                self.put_off(now, WAIT_MAX);
             }
             _ if forgetful => self.withdraw(now, effects),
             step => {
@@ -98,7 +98,7 @@ impl WriterCore {
             }
             ProposalOutcome::Refused(_) => {
                 self.withdraw(now, effects);
-                self.put_off(now);
+                self.put_off(now, WAIT_MAX);
             }
             // Cannot be: nothing but the version is compared. Then it stays unresolved.
             ProposalOutcome::Unknown => {

@@ -147,8 +147,17 @@ impl Scene {
 
     /// Delivers the kept asks that `wanted` chooses, and their answers; the others are lost.
     fn deliver(&mut self, to: &mut Recoverer, wanted: impl Fn(usize, &BookieAsk) -> bool) {
+        self.deliver_where(to, |position, _, ask| wanted(position, ask));
+    }
+
+    /// As [`Scene::deliver`]; `wanted` is told the member too, since write-back may go to others than the frozen ensemble.
+    fn deliver_where(
+        &mut self,
+        to: &mut Recoverer,
+        wanted: impl Fn(usize, &Member, &BookieAsk) -> bool,
+    ) {
         for (position, member, ask) in std::mem::take(&mut to.asks) {
-            if !wanted(position, &ask) {
+            if !wanted(position, &member, &ask) {
                 continue;
             }
             let bookie = self
@@ -183,13 +192,22 @@ impl Scene {
         to: &mut Recoverer,
         wanted: impl Fn(usize, &BookieAsk) -> bool,
     ) -> Result<LedgerMetadata, RecoverError> {
+        self.run_where(to, |position, _, ask| wanted(position, ask))
+    }
+
+    /// As [`Scene::run`]; `wanted` is told the member too.
+    fn run_where(
+        &mut self,
+        to: &mut Recoverer,
+        wanted: impl Fn(usize, &Member, &BookieAsk) -> bool,
+    ) -> Result<LedgerMetadata, RecoverError> {
         self.event(to, RecoveryEvent::Start);
         while to.done.is_none() {
             if to.asks.is_empty() {
                 to.now = to.core.next_wakeup().unwrap().max(to.now);
                 self.event(to, RecoveryEvent::Tick);
             }
-            self.deliver(to, &wanted);
+            self.deliver_where(to, &wanted);
         }
         to.done.take().unwrap()
     }

@@ -11,11 +11,11 @@ use rand::seq::SliceRandom;
 
 use super::world::LEDGER;
 use super::{Message, World};
-use crate::Candidate;
 use crate::quorum::write_set;
 use crate::recovery::RecoveryEvent;
 use crate::testing::Mutant;
 use crate::writer::{Survey, WriterEvent};
+use crate::{Candidate, WriterEnd};
 
 /// What the run knows of its bookies besides what they hold.
 #[derive(Debug, Default)]
@@ -61,6 +61,7 @@ impl World {
 
     /// Draws deaths, silence and upkeep of metadata.
     pub(super) fn schedule_changes(&mut self, burst: u64) {
+        self.profile.unknown_txn = self.rng.random_range(0.0..0.8);
         let deaths = self.rng.random_range(0..4);
         let pauses = self.rng.random_range(0..5);
         for number in 0..deaths + pauses {
@@ -76,6 +77,10 @@ impl World {
             let at = Duration::from_millis(self.rng.random_range(0..burst));
             let index = self.rng.random_range(0..self.bookies.len());
             self.network.at(at, Message::ReadOnly(index));
+        }
+        if self.rng.random_bool(0.15) {
+            let at = Duration::from_millis(self.rng.random_range(0..burst));
+            self.network.at(at, Message::CrashWriter);
         }
         if self.rng.random_bool(0.5) {
             let at = Duration::from_millis(self.rng.random_range(0..burst));
@@ -170,6 +175,20 @@ impl World {
         if metadata.state == LedgerState::Open {
             metadata.created_at += 1;
             self.table.put(&ledger_key(LEDGER), metadata.encode());
+        }
+    }
+
+    /// Nothing ends a writer while metadata show the ledger as its own, but its own time and its own close.
+    pub(super) fn check_end(&mut self, end: &WriterEnd) {
+        let row = self.table.get(&ledger_key(LEDGER)).unwrap();
+        let metadata = LedgerMetadata::decode(&row.value).unwrap();
+        let own = matches!(
+            end,
+            WriterEnd::Closed { .. } | WriterEnd::OutcomeUnknown { .. }
+        );
+        if !own && metadata.state == LedgerState::Open {
+            self.oracle
+                .fail(format!("the writer of an open ledger ended: {end}"));
         }
     }
 

@@ -46,6 +46,7 @@ pub(super) enum Message {
     StartRecoverer(usize),
     CrashRecoverer(usize),
     CloseWriter,
+    CrashWriter,
     LoseTail(usize),
     ForWriter(Box<WriterEvent>),
     Kill(usize),

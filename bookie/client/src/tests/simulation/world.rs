@@ -64,6 +64,7 @@ pub(super) struct World {
     pub(super) oracle: Oracle,
     appended: u64,
     calm: bool,
+    writer_crashed: bool,
     trace: Vec<u64>,
 }
 
@@ -116,6 +117,7 @@ impl World {
             oracle: Oracle::default(),
             appended: 0,
             calm: false,
+            writer_crashed: false,
             trace: Vec::new(),
             rng,
         };
@@ -190,7 +192,11 @@ impl World {
             self.trace.push(self.network.now.as_nanos() as u64);
             self.take(message);
         }
-        if !self.writer.is_finished() && self.writer.confirmed_end() < self.writer.appended_end() {
+
+        if !self.writer_crashed
+            && !self.writer.is_finished()
+            && self.writer.confirmed_end() < self.writer.appended_end()
+        {
             self.oracle.fail("appends are left unanswered".to_owned());
         }
         let row = self.table.get(&ledger_key(LEDGER)).unwrap();
@@ -241,6 +247,7 @@ impl World {
             }
             Message::StartRecoverer(index) => self.start_recoverer(index),
             Message::CrashRecoverer(index) => self.recoverers[index].core = None,
+            Message::CrashWriter => self.writer_crashed = true,
             Message::CloseWriter => self.writer_event(WriterEvent::Stop),
             Message::LoseTail(index) => {
                 let from = self.rng.random_range(0..=self.setup.appends);
@@ -253,6 +260,9 @@ impl World {
     }
 
     pub(super) fn writer_event(&mut self, event: WriterEvent) {
+        if self.writer_crashed {
+            return;
+        }
         let mut effects = Vec::new();
         self.writer.on_event(self.network.now, event, &mut effects);
         if let Some(committed) = self.writer.take_committed() {
@@ -281,9 +291,8 @@ impl World {
                 }
                 WriterEffect::Drained => self.writer_event(WriterEvent::Freeze),
                 WriterEffect::Frozen(sealing) => self.propose_close(sealing),
-                WriterEffect::Forget { .. }
-                | WriterEffect::Released { .. }
-                | WriterEffect::Ended(_) => {}
+                WriterEffect::Forget { .. } | WriterEffect::Released { .. } => {}
+                WriterEffect::Ended(end) => self.check_end(&end),
             }
         }
         if let Some(at) = self.writer.next_wakeup()
