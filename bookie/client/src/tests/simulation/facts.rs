@@ -20,6 +20,7 @@ impl World {
         let closed = LedgerMetadata {
             state: LedgerState::Closed,
             closed: Some(sealing.totals),
+            degraded: sealing.degraded.clone(),
             writer_nonce: self.nonce(),
             ..open
         };
@@ -55,6 +56,7 @@ impl World {
         let event = match outcome {
             ProposalOutcome::Committed { .. } => {
                 self.oracle.closed(sealing.totals);
+                self.oracle.closed_by_writer = true;
                 WriterEvent::CloseCommitted
             }
             _ => WriterEvent::CloseFailed(WriterEnd::MetadataChanged { ledger: LEDGER }),
