@@ -59,10 +59,10 @@ pub(super) struct Change {
     /// No survey before.
     pub(super) not_before: Duration,
     pub(super) wait: Duration,
-    /// Members that were replaced; none is taken again (W10). Bounded by [`FRAGMENTS_MAX`].
+    /// Members that were replaced; none is taken again (W10), so bounded by the bookies of the cell.
     pub(super) failed: Vec<Member>,
-    /// Every nonce that this writer ever gave the key.
-    nonces: Vec<[u8; 16]>,
+    /// Every nonce that this writer gave the key, and that of an unresolved proposal. Bounded as `failed`.
+    pub(super) nonces: Vec<[u8; 16]>,
     /// What replaced members lack.
     pub(super) lacking: Vec<Degraded>,
     /// A committed change that the shell has not taken note of.

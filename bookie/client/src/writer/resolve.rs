@@ -113,6 +113,8 @@ impl WriterCore {
     /// The proposal did not and will not take effect: the committed ensemble counts again as a whole.
     fn withdraw(&mut self, now: Duration, effects: &mut Vec<WriterEffect>) {
         self.change.progress = Progress::Idle;
+        // Nobody will ever read its nonce.
+        self.change.nonces.pop();
         self.window.hold(None);
         self.confirm(now, effects);
         self.check_drained(effects);

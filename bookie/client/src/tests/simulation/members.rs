@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// A bookie dies: for good if recovery can do without it, else until the end of the run.
+    /// A bookie dies: for good if recovery can do without all that died, else until nothing goes wrong any more.
     pub(super) fn kill(&mut self, index: usize) {
         self.members.dead[index] = true;
     }
