@@ -2,6 +2,7 @@
 
 mod change;
 mod rules;
+mod scene;
 
 use std::time::Duration;
 
