@@ -23,7 +23,8 @@ pub struct ClientConfig {
     pub inflight_entries_max: usize,
     /// Unconfirmed payload bytes per writer and permit class (storage.md W2).
     pub inflight_bytes_max: usize,
-    /// Confirmed entries that lack a copy are kept for this long at most (storage.md W12).
+    /// Confirmed entries that lack a copy are kept for this long at most, and a member that takes no adds for this long is
+    /// replaced (storage.md W7, W12).
     pub late_time_max: Duration,
     /// Confirmed payload bytes kept for members that lack them (storage.md W12).
     pub late_bytes_max: usize,

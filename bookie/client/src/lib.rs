@@ -1,7 +1,7 @@
 //! `bookie-client`: ledgers as their users see them: create, append, read, seal, recover, delete, wherever their bytes live.
 //!
 //! Main path: [`LedgerClient::create`] → [`LedgerWriter::append`] → the writer core (numbers, write set, acks, last confirmed)
-//! → `BookieCalls::add` of each member → in-order completion. After an owner's death: [`LedgerClient::recover`], then
+//! → `BookieCalls::add` of each member → in-order completion. A member that fails is replaced on the way. After an owner's death: [`LedgerClient::recover`], then
 //! [`LedgerClient::reader`].
 //!
 //! # Invariants
@@ -9,7 +9,8 @@
 //!    (storage.md W3–W5).
 //! 2. A closed ledger has one end and one content for every reader, for ever (R10, B13).
 //! 3. An answer that says "not written" is a promise; all others are "unknown" (W6, W13, W14).
-//! 4. A metadata change with an unknown outcome is resolved only by a read of another version (amended M3).
+//! 4. While an ensemble change is unresolved, only members of both ensembles count (amended W4).
+//! 5. A metadata change with an unknown outcome is resolved only by a read of another version (amended M3).
 //!
 //! The protocol cores ([`writer::WriterCore`], [`recovery::RecoveryCore`], [`metadata::Proposal`]) do no I/O and have no clock: an
 //! external loop can drive them. Everything async around them is thin.

@@ -1,4 +1,4 @@
-//! Which bookies store a new ledger (storage.md, amended M5).
+//! Which bookies store a new ledger (storage.md, amended M5), and which replace a member that fails (W10).
 
 use std::collections::BTreeMap;
 
@@ -70,6 +70,49 @@ pub(crate) fn choose(
         placement.ensemble.push(chosen.member);
     }
     Ok(placement)
+}
+
+/// Chooses who takes the places of `failing` members (storage.md W10): usable bookies outside the ensemble that did not fail in
+/// this ledger, spread over zones. Fewer than asked for when there are no more; among equals the first is taken.
+pub(crate) fn replace(
+    kind: LedgerKind,
+    ensemble: &[Member],
+    failing: &[usize],
+    failed: &[Member],
+    candidates: &[Candidate],
+) -> Vec<(usize, Member)> {
+    let kept = |member: &Member| {
+        let mut positions = ensemble.iter().enumerate();
+        positions.any(|(at, kept)| !failing.contains(&at) && kept.bookie == member.bookie)
+    };
+    let mut per_zone = BTreeMap::<&str, usize>::new();
+    for candidate in candidates.iter().filter(|found| kept(&found.member)) {
+        *per_zone.entry(&candidate.zone).or_default() += 1;
+    }
+    let mut usable: Vec<&Candidate> = candidates
+        .iter()
+        .filter(|found| found.live && (found.writable || kind == LedgerKind::State))
+        .filter(|found| !kept(&found.member))
+        .filter(|found| !ensemble.contains(&found.member) && !failed.contains(&found.member))
+        .collect();
+    let mut replaced = Vec::new();
+    for position in failing {
+        let rank = |candidate: &Candidate| {
+            let crowd = per_zone.get(candidate.zone.as_str()).copied();
+            (!candidate.writable, crowd.unwrap_or(0))
+        };
+        let best = usable
+            .iter()
+            .enumerate()
+            .min_by_key(|(index, candidate)| (rank(candidate), *index));
+        let Some((best, _)) = best else {
+            break;
+        };
+        let chosen = usable.remove(best);
+        *per_zone.entry(&chosen.zone).or_default() += 1;
+        replaced.push((*position, chosen.member.clone()));
+    }
+    replaced
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! 3. A ledger in recovery is not readable: its end is not decided.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use hulse_proto::bookie::{
     Address, BookieCalls, BookieError, EntryHead, ReadClass, ReadRequest, StoredEntry,
@@ -21,14 +21,51 @@ use crate::error::{MemberAnswer, MemberAnswers, ReadError};
 use crate::ledger_client::Inner;
 use crate::quorum::write_set;
 
+/// What readers of an open ledger follow: the live state of this process's own writer.
+pub(crate) struct Followed {
+    confirmed_end: AtomicU64,
+    metadata: RwLock<Arc<LedgerMetadata>>,
+}
+
+impl Followed {
+    pub(crate) fn new(metadata: LedgerMetadata) -> Self {
+        Self {
+            confirmed_end: AtomicU64::new(0),
+            metadata: RwLock::new(Arc::new(metadata)),
+        }
+    }
+
+    pub(crate) fn confirm(&self, end: EntryId) {
+        self.confirmed_end.store(end.0, Ordering::Release);
+    }
+
+    pub(crate) fn confirmed_end(&self) -> EntryId {
+        EntryId(self.confirmed_end.load(Ordering::Acquire))
+    }
+
+    /// The ensemble changed; must be said before entries of the new fragment are confirmed.
+    pub(crate) fn change(&self, metadata: LedgerMetadata) {
+        let mut current = self
+            .metadata
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(metadata);
+    }
+
+    fn metadata(&self) -> Arc<LedgerMetadata> {
+        let current = self.metadata.read();
+        current.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Reads entries of one ledger. Cheap to clone.
 #[derive(Clone)]
 pub struct LedgerReader {
     inner: Arc<Inner>,
     ledger: LedgerId,
     metadata: Arc<LedgerMetadata>,
-    /// The live confirmed end of this process's own writer.
-    followed: Option<Arc<AtomicU64>>,
+    /// This process's own writer.
+    followed: Option<Arc<Followed>>,
     /// Which of the write set answered last: asked first.
     preferred: Arc<AtomicUsize>,
 }
@@ -53,9 +90,16 @@ impl LedgerReader {
         }
     }
 
-    /// Clips to a writer's live confirmed end from now on.
-    pub(crate) fn follow(&mut self, confirmed_end: Arc<AtomicU64>) {
-        self.followed = Some(confirmed_end);
+    /// Clips to a writer's live confirmed end, and asks its live ensembles, from now on.
+    pub(crate) fn follow(&mut self, followed: Arc<Followed>) {
+        self.followed = Some(followed);
+    }
+
+    fn metadata(&self) -> Arc<LedgerMetadata> {
+        match &self.followed {
+            Some(followed) => followed.metadata(),
+            None => self.metadata.clone(),
+        }
     }
 
     /// Its number.
@@ -110,7 +154,7 @@ impl LedgerReader {
         class: ReadClass,
     ) -> Result<Span, ReadError> {
         let limit = match (&self.followed, self.metadata.state) {
-            (Some(confirmed_end), _) => EntryId(confirmed_end.load(Ordering::Acquire)),
+            (Some(followed), _) => followed.confirmed_end(),
             (None, LedgerState::Open) => end,
             (None, LedgerState::InRecovery) => EntryId(0),
             (None, LedgerState::Closed | LedgerState::Deleting) => {
@@ -125,7 +169,8 @@ impl LedgerReader {
                 end: limit,
             });
         }
-        let fragments = &self.metadata.fragments;
+        let metadata = self.metadata();
+        let fragments = &metadata.fragments;
         let next = fragments.partition_point(|fragment| fragment.first <= first);
         let fragment_end = fragments.get(next).map_or(end, |fragment| fragment.first);
         Ok(Span {
@@ -145,8 +190,9 @@ impl LedgerReader {
     where
         F: Future<Output = Result<Vec<T>, BookieError>>,
     {
-        let ensemble = &self.metadata.fragment_of(span.first).ensemble;
-        let positions: Vec<usize> = write_set(self.metadata.quorums, span.first).collect();
+        let metadata = self.metadata();
+        let ensemble = &metadata.fragment_of(span.first).ensemble;
+        let positions: Vec<usize> = write_set(metadata.quorums, span.first).collect();
         let begin = self.preferred.load(Ordering::Relaxed);
         let mut answers = Vec::new();
         for step in 0..positions.len() {

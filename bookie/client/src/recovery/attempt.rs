@@ -11,6 +11,7 @@ use hulse_proto::bookie::{BookieError, Call};
 use hulse_proto::id::LedgerId;
 use hulse_proto::ledger::{LedgerMetadata, Member};
 use rand::Rng;
+use rand::seq::SliceRandom;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::core::RecoveryCore;
@@ -18,8 +19,9 @@ use super::event::{BookieAsk, Policy, RecoveryConfig, RecoveryEffect, RecoveryEv
 use crate::error::{MemberAnswer, RecoverError};
 use crate::ledger_client::Inner;
 
-/// Longest random wait before an attempt begins anew.
-const RESTART_WAIT_MAX: Duration = Duration::from_millis(200);
+/// Longest random wait before an attempt begins anew; doubles each time, so that two recoverers do not beat one another for ever.
+const RESTART_WAIT: Duration = Duration::from_millis(200);
+const RESTART_WAIT_MAX: Duration = Duration::from_millis(1_600);
 /// How far ahead the timer is set when nothing waits.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -32,6 +34,7 @@ pub(crate) async fn recover(
     policy: Policy,
 ) -> Result<LedgerMetadata, RecoverError> {
     let deadline = Instant::now() + inner.config.recovery_deadline;
+    let mut most = RESTART_WAIT;
     loop {
         let nonces = [inner.nonce(), inner.nonce()];
         let config = RecoveryConfig {
@@ -46,7 +49,8 @@ pub(crate) async fn recover(
             true => RecoverError::Superseded { ledger },
             false => error,
         });
-        let wait = inner.with_rng(|rng| rng.random_range(Duration::ZERO..RESTART_WAIT_MAX));
+        let wait = inner.with_rng(|rng| rng.random_range(Duration::ZERO..most));
+        most = (most * 2).min(RESTART_WAIT_MAX);
         match result {
             Err(RecoverError::Superseded { .. }) if Instant::now() + wait < deadline => {
                 tracing::debug!(%ledger, "another recoverer was faster; starting anew");
@@ -80,6 +84,7 @@ async fn attempt(
                 RecoveryEffect::ReadMetadata(key) => {
                     pending.push(read_metadata(inner.clone(), key))
                 }
+                RecoveryEffect::ListBookies => pending.push(list_bookies(inner.clone())),
                 RecoveryEffect::Commit(txn) => pending.push(send_txn(inner.clone(), txn)),
                 RecoveryEffect::Ask {
                     position,
@@ -119,6 +124,23 @@ fn send_txn(inner: Arc<Inner>, txn: Txn) -> Pending {
     })
 }
 
+fn list_bookies(inner: Arc<Inner>) -> Pending {
+    Box::pin(async move {
+        let answer = timeout(inner.config.read_timeout, inner.bookies.candidates()).await;
+        let mut listed = answer.unwrap_or_else(|_| {
+            Err(MetadataError::Unavailable {
+                why: "no answer in time".to_owned(),
+            })
+        });
+        if let Ok(candidates) = &mut listed {
+            // The order of arrival must not matter, only the seed.
+            candidates.sort_by(|a, b| a.member.bookie.cmp(&b.member.bookie));
+            inner.with_rng(|rng| candidates.shuffle(rng));
+        }
+        RecoveryEvent::Listed(listed)
+    })
+}
+
 fn ask_member(inner: &Arc<Inner>, position: usize, member: &Member, ask: BookieAsk) -> Pending {
     let limit = inner.config.read_timeout;
     let calls = inner.bookies.calls(member);
@@ -144,12 +166,14 @@ fn ask_member(inner: &Arc<Inner>, position: usize, member: &Member, ask: BookieA
         }
         BookieAsk::Add(request) => {
             let entry = request.entry.header().entry;
+            let from = member.clone();
             let call = calls.map(|bookie| bookie.add(request));
             Box::pin(async move {
                 let result = answered(limit, call).await;
                 RecoveryEvent::Added {
                     position,
                     entry,
+                    from,
                     result,
                 }
             })

@@ -15,6 +15,9 @@ impl RecoveryCore {
             .clone()
             .expect("set when the start is committed");
         let mut fragments = open.fragments.clone();
+        // What was written back lies where the local copy says (R9).
+        fragments.pop();
+        fragments.extend(self.local.fragments.iter().cloned());
         // Only a recorded loss can reach below the last fragment.
         fragments.retain(|fragment| fragment.first <= end);
         let closed = LedgerMetadata {

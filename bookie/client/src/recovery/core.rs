@@ -21,6 +21,7 @@ use hulse_proto::ledger::{
 use super::asked::{Asked, Pace};
 use super::event::{RecoveryConfig, RecoveryEffect, RecoveryEvent};
 use super::fencing::Fencing;
+use super::local_change::Local;
 use super::reading::EntryReads;
 use super::write_back::WriteBack;
 use crate::error::{GuardFailed, MemberAnswer, MemberAnswers, RecoverError};
@@ -73,6 +74,7 @@ pub struct RecoveryCore {
     pub(super) reads: BTreeMap<EntryId, EntryReads>,
     pub(super) writes: BTreeMap<EntryId, WriteBack>,
     pub(super) lacking: Vec<Degraded>,
+    pub(super) local: Local,
     again: Option<Again>,
     metadata_wait: Duration,
     /// Time of the last event.
@@ -98,6 +100,7 @@ impl RecoveryCore {
             reads: BTreeMap::new(),
             writes: BTreeMap::new(),
             lacking: Vec::new(),
+            local: Local::default(),
             again: None,
             seen: Duration::ZERO,
         }
@@ -139,10 +142,14 @@ impl RecoveryCore {
             RecoveryEvent::Added {
                 position,
                 entry,
+                from,
                 result,
             } => {
-                self.added(now, position, entry, result, &mut effects);
+                if let Some(error) = self.added(now, position, entry, &from, result) {
+                    self.stale(&error, &mut effects);
+                }
             }
+            RecoveryEvent::Listed(result) => self.listed(now, result),
             RecoveryEvent::Tick => {}
         }
         self.pump(now, &mut effects);
@@ -165,7 +172,8 @@ impl RecoveryCore {
                     .reads
                     .get(&self.next)
                     .map(|reads| reads.since() + self.patience());
-                reads.chain(writes).chain(patience).collect()
+                let list = self.local.wakeup().filter(|_| !self.writes.is_empty());
+                reads.chain(writes).chain(patience).chain(list).collect()
             }
             _ => Vec::new(),
         };

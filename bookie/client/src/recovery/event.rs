@@ -11,6 +11,7 @@ use hulse_proto::ledger::{LedgerMetadata, Member};
 use hulse_proto::time::TimestampMs;
 
 use crate::config::ClientConfig;
+use crate::directory::Candidate;
 use crate::error::RecoverError;
 #[cfg(any(test, feature = "testing"))]
 use crate::testing::Mutant;
@@ -113,13 +114,17 @@ pub enum RecoveryEvent {
     },
     /// The answer to [`BookieAsk::Add`].
     Added {
-        /// Position in the frozen ensemble.
+        /// Position in the ensemble that the entry is written back to.
         position: usize,
         /// The entry.
         entry: EntryId,
+        /// Who was asked.
+        from: Member,
         /// What.
         result: Result<(), BookieError>,
     },
+    /// The answer to [`RecoveryEffect::ListBookies`]; among equals the first is taken, so the order should be random.
+    Listed(Result<Vec<Candidate>, MetadataError>),
     /// Time passed: [`super::RecoveryCore::next_wakeup`] is reached.
     Tick,
 }
@@ -151,6 +156,8 @@ pub enum RecoveryEffect {
         /// What.
         ask: BookieAsk,
     },
+    /// List the bookies that may be placed.
+    ListBookies,
     /// The attempt is over: the closed ledger, or why not. Nothing follows.
     Done(Result<LedgerMetadata, RecoverError>),
 }

@@ -9,6 +9,7 @@ use hulse_proto::ledger::{LedgerMetadata, Member};
 use super::asked::{Asked, Pace};
 use super::core::{Phase, RecoveryCore, answers_of};
 use super::event::{BookieAsk, Policy, RecoveryEffect};
+use super::local_change::Local;
 use crate::error::{MemberAnswers, RecoverError};
 use crate::quorum::ensemble_covered;
 
@@ -158,6 +159,7 @@ impl RecoveryCore {
         self.base = confirmed.unwrap_or(EntryId(0)).max(floor);
         self.held_end = held_end.unwrap_or(EntryId(0));
         self.phase = Phase::Reading;
+        self.local = Local::new(self.ledger().last_fragment().clone());
         self.place_reader();
     }
 

@@ -4,7 +4,7 @@
 //! (R6, R7, R13, R14), `write_back` (R8), `closing` (R10). `attempt` is its shell, which starts anew when another recoverer
 //! was faster.
 //!
-//! A member that fails during write-back is retried, not replaced: R9 comes with ensemble change.
+//! A member that fails during write-back is retried, and replaced when that does not help: `local_change` (R9).
 
 mod asked;
 mod attempt;
@@ -12,6 +12,7 @@ mod closing;
 mod core;
 mod event;
 mod fencing;
+mod local_change;
 mod reading;
 #[cfg(test)]
 mod tests;

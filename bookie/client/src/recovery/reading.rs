@@ -244,8 +244,13 @@ impl RecoveryCore {
             return !sealed_below;
         }
         if header.entry >= self.base {
-            let asked = reads.map(|reads| reads.asked).unwrap_or_default();
-            let write = WriteBack::new(now, entry, asked, self.quorums(), self.pace());
+            let mut asked = reads.map(|reads| reads.asked).unwrap_or_default();
+            let from = self.ensemble_of(header.entry);
+            let to = self.local.ensemble_of(header.entry);
+            for (position, asked) in asked.iter_mut().enumerate() {
+                asked.take_if(|_| from[position] != to[position]);
+            }
+            let write = WriteBack::new(now, entry, &asked, self.quorums(), self.pace());
             self.writes.insert(header.entry, write);
         }
         true
@@ -359,10 +364,9 @@ impl RecoveryCore {
     /// What each member said of the entry that is to be decided.
     pub(super) fn reading_answers(&self) -> MemberAnswers {
         let entry = self.undecided();
-        let ensemble = self.ensemble_of(entry);
         match (self.reads.get(&entry), self.writes.get(&entry)) {
-            (Some(reads), _) => answers_of(&reads.asked, ensemble),
-            (None, Some(write)) => answers_of(&write.copies, ensemble),
+            (Some(reads), _) => answers_of(&reads.asked, self.ensemble_of(entry)),
+            (None, Some(write)) => answers_of(&write.copies, self.local.ensemble_of(entry)),
             (None, None) => MemberAnswers::default(),
         }
     }

@@ -1,11 +1,11 @@
-//! Writing back what was found, so that every entry below the end has Qa copies in the recorded ensemble (R8).
+//! Writing back what was found, so that every entry below the end has Qa copies in the recorded ensemble (R8, R9).
 
 use std::time::Duration;
 
 use hulse_proto::bookie::{AddRequest, BookieError, Origin};
 use hulse_proto::entry::Entry;
 use hulse_proto::id::EntryId;
-use hulse_proto::ledger::{Degraded, Quorums};
+use hulse_proto::ledger::{Degraded, Member, Quorums};
 
 use super::asked::{Asked, Pace};
 use super::core::RecoveryCore;
@@ -15,6 +15,8 @@ use crate::quorum::write_set;
 
 /// A member that does not answer a write-back is waited for this long once Qa others hold the entry.
 const GRACE: Duration = Duration::from_millis(500);
+/// A member that has not taken a write-back after this long is one to replace (R9).
+const REPLACE_AFTER: Duration = Duration::from_millis(250);
 
 /// One entry on its way back.
 #[derive(Debug)]
@@ -26,20 +28,20 @@ pub(super) struct WriteBack {
 }
 
 impl WriteBack {
-    /// A member whose read was positive holds the entry already: its recovery add would only say so again (B7).
+    /// A member whose read was positive holds the entry already: its recovery add would only say so again (B7). `reads` are
+    /// those of members that the entry is written back to.
     pub(super) fn new(
         now: Duration,
         entry: Entry,
-        mut reads: Vec<Option<Asked<Promise>>>,
+        reads: &[Option<Asked<Promise>>],
         quorums: Quorums,
         pace: Pace,
     ) -> Self {
-        reads.resize(quorums.ensemble as usize, None);
         let digest = entry.header().digest();
         let mut copies = vec![None; quorums.ensemble as usize];
         for position in write_set(quorums, entry.header().entry) {
             let held = matches!(
-                reads[position].as_ref().and_then(|asked| asked.answer.as_ref()),
+                reads.get(position).and_then(Option::as_ref).and_then(|asked| asked.answer.as_ref()),
                 Some(Promise::Positive(held)) if held.header().digest() == digest
             );
             copies[position] = Some(if held {
@@ -62,7 +64,26 @@ impl WriteBack {
     pub(super) fn wakeups(&self, pace: Pace) -> impl Iterator<Item = Duration> + '_ {
         let copies = self.copies.iter().flatten();
         let asked = copies.filter_map(move |copy| copy.wakeup(pace));
-        asked.chain([self.since + GRACE])
+        asked.chain([self.since + REPLACE_AFTER, self.since + GRACE])
+    }
+
+    /// Positions whose members fail to take it.
+    pub(super) fn failing(&self, now: Duration) -> Vec<usize> {
+        let late = now >= self.since + REPLACE_AFTER;
+        let copies = self.copies.iter().enumerate();
+        copies
+            .filter(|(_, copy)| {
+                copy.as_ref()
+                    .is_some_and(|copy| copy.answer.is_none() && (late || copy.hopeless()))
+            })
+            .map(|(position, _)| position)
+            .collect()
+    }
+
+    /// Begins anew at a position that has another member now.
+    pub(super) fn restart(&mut self, now: Duration, position: usize, pace: Pace) {
+        self.copies[position] = Some(Asked::new(now, pace));
+        self.since = now;
     }
 
     fn held(&self) -> usize {
@@ -74,36 +95,39 @@ impl WriteBack {
     }
 
     /// Qa copies, and nothing more to hope for soon.
-    fn is_done(&self, now: Duration, needed: usize, quorums: Quorums) -> bool {
+    fn is_done(&self, now: Duration, needed: usize, quorums: Quorums, alone: bool) -> bool {
         let held = self.held();
-        held == quorums.write as usize
-            || held >= needed
-                && (now >= self.since + GRACE || self.copies.iter().flatten().all(Asked::heard))
+        let heard = || alone && self.copies.iter().flatten().all(Asked::heard);
+        held == quorums.write as usize || held >= needed && (now >= self.since + GRACE || heard())
     }
 }
 
 impl RecoveryCore {
+    /// Takes the answer of a member that the entry is still written back to; what it refused with.
     pub(super) fn added(
         &mut self,
         now: Duration,
         position: usize,
         entry: EntryId,
+        from: &Member,
         result: Result<(), BookieError>,
-        effects: &mut Vec<RecoveryEffect>,
-    ) {
+    ) -> Option<BookieError> {
         let pace = self.pace();
-        let Some(Some(copy)) = self
-            .writes
-            .get_mut(&entry)
-            .and_then(|write| write.copies.get_mut(position))
-        else {
-            return;
-        };
+        if self.local.fragments.is_empty()
+            || self.local.ensemble_of(entry).get(position) != Some(from)
+        {
+            return None;
+        }
+        let write = self.writes.get_mut(&entry)?;
+        let copy = write.copies.get_mut(position)?.as_mut()?;
         match result {
-            Ok(()) => copy.succeed(()),
+            Ok(()) => {
+                copy.succeed(());
+                None
+            }
             Err(error) => {
                 copy.fail(now, pace, error.clone());
-                self.stale(&error, effects);
+                Some(error)
             }
         }
     }
@@ -115,15 +139,14 @@ impl RecoveryCore {
             // An operator's word seals what is there, however few copies there are.
             Policy::AcceptLoss { .. } => 1,
         };
-        let ensemble = self.ledger().last_fragment().ensemble.clone();
+        self.look_for_bookies(now, effects);
         let confirmed_end = self.carried_end();
-        let mut done = Vec::new();
         for (entry, write) in &mut self.writes {
             for (position, copy) in write.copies.iter_mut().enumerate() {
                 if !copy.as_mut().is_some_and(|copy| copy.ask(now, pace)) {
                     continue;
                 }
-                let member = ensemble[position].clone();
+                let member = self.local.ensemble_of(*entry)[position].clone();
                 let request = AddRequest {
                     to: hulse_proto::bookie::Address {
                         cell: self.config.cell,
@@ -141,15 +164,17 @@ impl RecoveryCore {
                     ask: BookieAsk::Add(request),
                 });
             }
-            if write.is_done(now, needed, quorums) {
-                done.push(*entry);
-            }
         }
-        for entry in done {
-            let write = self.writes.remove(&entry);
-            for (position, copy) in write.into_iter().flat_map(|write| write.copies).enumerate() {
+        let alone = quorums.ensemble == 1 || self.local.is_alone();
+        // In order: a local change begins at the first that is left, so none above it may be over (R9).
+        while let Some(head) = self.writes.first_entry()
+            && head.get().is_done(now, needed, quorums, alone)
+        {
+            let (entry, write) = head.remove_entry();
+            for (position, copy) in write.copies.into_iter().enumerate() {
                 if copy.is_some_and(|copy| copy.answer.is_none()) {
-                    self.note_lacking(entry, &ensemble[position].bookie);
+                    let bookie = self.local.ensemble_of(entry)[position].bookie.clone();
+                    self.note_lacking(entry, &bookie);
                 }
             }
         }

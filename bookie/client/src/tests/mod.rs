@@ -1,5 +1,6 @@
 //! Tests of the crate as a whole: the async face over memory bookies, and the cores under a seeded scheduler.
 
+mod changes;
 mod cluster;
 mod face;
 mod simulation;

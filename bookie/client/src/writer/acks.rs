@@ -89,22 +89,26 @@ impl WriterCore {
     fn acked(&mut self, now: Duration, tag: &AddTag, effects: &mut Vec<WriterEffect>) {
         let quorums = self.config.quorums;
         if let Some(pending) = self.window.get_mut(tag.entry) {
-            pending.set(quorums, tag.position, Slot::Acked);
+            if pending.slot(quorums, tag.position) != Some(Slot::Gone) {
+                pending.set(quorums, tag.position, Slot::Acked);
+            }
             self.window.settle(tag.entry);
         }
         let position = &mut self.positions[tag.position];
         position.last_error = None;
+        position.acked_since = true;
         if matches!(position.health, Health::Probing { .. }) && self.sending() {
-            self.positions[tag.position].health = Health::Up;
+            self.positions[tag.position].recover();
             self.flush(now, tag.position, effects);
         }
         self.confirm(now, effects);
     }
 
     /// Moves the confirmed end over every head that has Qa acks (W4), and says so in order (W5).
-    fn confirm(&mut self, now: Duration, effects: &mut Vec<WriterEffect>) {
+    pub(super) fn confirm(&mut self, now: Duration, effects: &mut Vec<WriterEffect>) {
         while let Some(head) = self.window.head() {
-            if head.acks() < self.acks_needed() {
+            let acks = head.acks(self.config.quorums, |position| self.counts(position));
+            if acks < self.acks_needed() {
                 break;
             }
             let header = self.window.confirm_head(now);
@@ -164,6 +168,7 @@ impl WriterCore {
                 self.begin_end(end, effects);
             }
             Meaning::Retry | Meaning::Suspect => {
+                position.read_only |= matches!(error, BookieError::ReadOnly { .. });
                 if what == Meaning::Suspect {
                     effects.push(WriterEffect::CheckMetadata);
                 }
@@ -188,7 +193,8 @@ impl WriterCore {
         self.positions[position].health = Health::Useless;
         self.positions[position].attempt += 1;
         let bookie = self.positions[position].member.bookie.clone();
-        if self.enough_useful() {
+        // An ensemble of one cannot be changed: its writer need not wait.
+        if self.config.quorums.ensemble > 1 {
             self.release_useless(effects);
         } else {
             self.give_up(
@@ -196,17 +202,6 @@ impl WriterCore {
                 effects,
             );
         }
-    }
-
-    /// True when every write set can still reach Qa.
-    fn enough_useful(&self) -> bool {
-        let quorums = self.config.quorums;
-        (0..u64::from(quorums.ensemble)).all(|start| {
-            let useful = crate::quorum::write_set(quorums, hulse_proto::id::EntryId(start))
-                .filter(|at| self.positions[*at].health != Health::Useless)
-                .count();
-            useful >= quorums.ack as usize
-        })
     }
 
     /// Late entries that lack only useless members need not be kept.
@@ -221,10 +216,11 @@ impl WriterCore {
         }
         while let Some(front) = self.window.late_front() {
             let hopeful = crate::quorum::write_set(quorums, front.header.entry).any(|position| {
-                front.slot(quorums, position) != Some(Slot::Acked)
+                let slot = front.slot(quorums, position);
+                matches!(slot, Some(Slot::Unsent | Slot::Sent { .. }))
                     && self.positions[position].health != Health::Useless
             });
-            if hopeful {
+            if hopeful || self.window.is_held(front.header.entry) {
                 break;
             }
             self.release_front(effects);

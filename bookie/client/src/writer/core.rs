@@ -13,6 +13,7 @@ use hulse_proto::entry::{NewEntry, Totals};
 use hulse_proto::id::EntryId;
 use hulse_proto::ledger::ClosedTotals;
 
+use super::change::Change;
 use super::event::{AddCall, WriterConfig, WriterEffect, WriterEvent};
 use super::pending::{Pending, Slot, Window};
 use super::position::{Health, Position};
@@ -52,6 +53,9 @@ pub struct WriterCore {
     pub(super) phase: Phase,
     /// When all copies are looked at for missing answers.
     pub(super) scan_at: Option<Duration>,
+    pub(super) change: Change,
+    /// Draining is over whatever is confirmed, once no proposal is unresolved.
+    pub(super) drain_over: bool,
 }
 
 impl WriterCore {
@@ -79,6 +83,8 @@ impl WriterCore {
             positions: config.ensemble.iter().cloned().map(Position::new).collect(),
             phase: Phase::Open,
             scan_at: None,
+            change: Change::new(config.writer_nonce, config.retry_initial),
+            drain_over: false,
             config,
         }
     }
@@ -116,11 +122,12 @@ impl WriterCore {
             WriterEvent::Freeze => self.freeze(effects),
             WriterEvent::CloseCommitted => self.close_committed(effects),
             WriterEvent::CloseFailed(end) => self.close_failed(end, effects),
-            WriterEvent::MetadataChanged => {
-                let ledger = self.config.ledger;
-                self.begin_end(WriterEnd::MetadataChanged { ledger }, effects);
-            }
+            WriterEvent::MetadataChanged => self.metadata_lost(effects),
+            WriterEvent::Surveyed(result) => self.surveyed(now, result, effects),
+            WriterEvent::MetadataAnswer(answer) => self.metadata_answer(now, answer, effects),
+            WriterEvent::MetadataRead(answer) => self.metadata_read(now, answer, effects),
         }
+        self.pump_change(now, effects);
     }
 
     /// When [`WriterEvent::Tick`] is due; `None` while nothing waits.
@@ -139,14 +146,19 @@ impl WriterCore {
         let head = self
             .window
             .head()
-            .filter(|_| self.phase != Phase::Stopping { drained: true })
+            .filter(|_| self.phase != Phase::Stopping { drained: true } && !self.drain_over)
             .map(|head| head.appended_at + self.config.add_timeout);
         let late = self.window.late_front().and_then(|front| {
             front
                 .confirmed_at
                 .map(|confirmed| confirmed + self.config.late_time_max)
         });
-        retries.chain(head).chain(late).chain(self.scan_at).min()
+        retries
+            .chain(head)
+            .chain(late)
+            .chain(self.scan_at)
+            .chain(self.change_wakeup())
+            .min()
     }
 
     /// True while entries may be sent.
@@ -285,7 +297,7 @@ impl WriterCore {
                     self.positions[position].health = Health::Probing { wait };
                     self.send(now, entry, position, effects);
                 }
-                None => self.positions[position].health = Health::Up,
+                None => self.positions[position].recover(),
             }
         }
     }
@@ -296,9 +308,8 @@ impl WriterCore {
             .iter()
             .filter(|pending| pending.entry.is_some())
             .find(|pending| {
-                pending
-                    .slot(quorums, position)
-                    .is_some_and(|slot| slot != Slot::Acked)
+                let slot = pending.slot(quorums, position);
+                matches!(slot, Some(Slot::Unsent | Slot::Sent { .. }))
             })
             .map(|pending| pending.header.entry)
     }
@@ -318,7 +329,7 @@ impl WriterCore {
             .filter(|pending| match pending.slot(quorums, position) {
                 Some(Slot::Unsent) => true,
                 Some(Slot::Sent { attempt, .. }) => attempt < current,
-                Some(Slot::Acked) | None => false,
+                Some(Slot::Acked | Slot::Gone) | None => false,
             })
             .map(|pending| pending.header.entry)
             .collect();
@@ -348,10 +359,15 @@ impl WriterCore {
         };
         let entry = front.header.entry;
         let lacking: Vec<usize> = write_set(quorums, entry)
-            .filter(|position| front.slot(quorums, *position) != Some(Slot::Acked))
+            .filter(|position| {
+                let slot = front.slot(quorums, *position);
+                matches!(slot, Some(Slot::Unsent | Slot::Sent { .. }))
+            })
             .collect();
+        self.change.note_released(entry);
         for position in lacking {
-            self.positions[position].note_lacking(entry);
+            // Its replacement is due, be it only slow (W12).
+            self.positions[position].fall_behind(entry);
             let member = self.positions[position].member.clone();
             effects.push(WriterEffect::Released { member, entry });
         }

@@ -19,7 +19,13 @@ impl WriterCore {
 
     /// Says once that a drain is over: everything is confirmed, and every member that answers has its copies.
     pub(super) fn check_drained(&mut self, effects: &mut Vec<WriterEffect>) {
-        if self.phase != (Phase::Stopping { drained: false }) || self.window.head().is_some() {
+        if self.phase != (Phase::Stopping { drained: false }) || self.change.is_proposed() {
+            return;
+        }
+        if self.drain_over {
+            return self.say_drained(effects);
+        }
+        if self.window.head().is_some() {
             return;
         }
         let quorums = self.config.quorums;
@@ -52,16 +58,18 @@ impl WriterCore {
             .filter(|pending| pending.confirmed_at.is_some() && pending.entry.is_some())
             .flat_map(|pending| {
                 write_set(quorums, pending.header.entry)
-                    .filter(|position| pending.slot(quorums, *position) != Some(Slot::Acked))
+                    .filter(|position| {
+                        let slot = pending.slot(quorums, *position);
+                        matches!(slot, Some(Slot::Unsent | Slot::Sent { .. }))
+                    })
                     .map(|position| (position, pending.header.entry))
             })
             .collect();
         for (position, entry) in late {
             self.positions[position].note_lacking(entry);
         }
-        let degraded = self
-            .positions
-            .iter()
+        let positions = self.positions.iter();
+        let degraded = positions
             .filter_map(|position| {
                 let (first, end) = position.lacking?;
                 Some(Degraded {
@@ -70,6 +78,7 @@ impl WriterCore {
                     bookies: vec![position.member.bookie.clone()],
                 })
             })
+            .chain(self.change.lacking().iter().cloned())
             .collect();
         effects.push(WriterEffect::Frozen(Sealing {
             totals: self.confirmed,
@@ -122,7 +131,10 @@ impl WriterCore {
     pub(super) fn give_up(&mut self, why: String, effects: &mut Vec<WriterEffect>) {
         match self.phase {
             // The close fixes the end at LAC + 1 and makes the rest certain: better than "unknown".
-            Phase::Stopping { drained: false } => self.say_drained(effects),
+            Phase::Stopping { drained: false } => {
+                self.drain_over = true;
+                self.check_drained(effects);
+            }
             Phase::Open | Phase::Ending(_) => {
                 let ledger = self.config.ledger;
                 let announced = self.end().cloned();
@@ -140,7 +152,8 @@ impl WriterCore {
             return;
         };
         let hopeful = self.window.head().is_some_and(|head| {
-            head.acks() + head.outstanding() >= self.config.quorums.ack as usize
+            let hoped_for = head.hoped_for(self.config.quorums, |at| self.counts(at));
+            hoped_for >= self.config.quorums.ack as usize
         });
         if !hopeful {
             let end = end.clone();
@@ -149,7 +162,7 @@ impl WriterCore {
         }
     }
 
-    fn finish(&mut self, end: WriterEnd, effects: &mut Vec<WriterEffect>) {
+    pub(super) fn finish(&mut self, end: WriterEnd, effects: &mut Vec<WriterEffect>) {
         let announced = matches!(self.phase, Phase::Ending(_));
         self.phase = Phase::Ended(end.clone());
         if !announced {

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use bookie_metadata::{MetadataError, TxnOutcome, Versioned};
 use hulse_proto::bookie::{AddRequest, Address, BookieError};
 use hulse_proto::entry::{EntryDigest, NewEntry};
 use hulse_proto::id::{CellId, EntryId, LedgerId, Offset};
 use hulse_proto::ledger::{ClosedTotals, Degraded, LedgerKind, Member, Quorums};
 
 use crate::config::ClientConfig;
+use crate::directory::Candidate;
 use crate::error::{AppendError, WriterEnd};
+use crate::metadata::ProposalStep;
 #[cfg(any(test, feature = "testing"))]
 use crate::testing::Mutant;
 
@@ -39,6 +42,10 @@ pub struct WriterConfig {
     pub late_time_max: Duration,
     /// Late entries are kept up to this many bytes.
     pub late_bytes_max: usize,
+    /// The nonce of the metadata that `ensemble` comes from.
+    pub writer_nonce: [u8; 16],
+    /// A survey older than this proves nothing (storage.md, amended W8a).
+    pub metadata_fresh: Duration,
     /// A rule that is switched off, so that a test can show that it is needed.
     #[cfg(any(test, feature = "testing"))]
     pub mutant: Option<Mutant>,
@@ -65,6 +72,8 @@ impl WriterConfig {
             retry_max: config.retry_max,
             late_time_max: config.late_time_max,
             late_bytes_max: config.late_bytes_max,
+            writer_nonce: metadata.writer_nonce,
+            metadata_fresh: config.metadata_fresh,
             #[cfg(any(test, feature = "testing"))]
             mutant: None,
         }
@@ -139,6 +148,23 @@ pub enum WriterEvent {
     CloseFailed(WriterEnd),
     /// A read of metadata showed that the ledger is no longer this writer's.
     MetadataChanged,
+    /// The answer to [`WriterEffect::Survey`].
+    Surveyed(Result<Survey, MetadataError>),
+    /// The answer to [`WriterEffect::Metadata`] with a send.
+    MetadataAnswer(Result<TxnOutcome, MetadataError>),
+    /// The answer to [`WriterEffect::Metadata`] with a read.
+    MetadataRead(Result<Option<Versioned>, MetadataError>),
+}
+
+/// What an ensemble change begins with.
+#[derive(Debug)]
+pub struct Survey {
+    /// The ledger's key, read linearizably after the survey was asked for.
+    pub found: Option<Versioned>,
+    /// Bookies that may be placed; among equals the first is taken, so their order should be random.
+    pub candidates: Vec<Candidate>,
+    /// Fresh.
+    pub nonce: [u8; 16],
 }
 
 /// What the shell must do, in this order.
@@ -165,6 +191,10 @@ pub enum WriterEffect {
     },
     /// A current member says that metadata does not name it: read the ledger's key (amended B2).
     CheckMetadata,
+    /// Read the ledger's key and list the candidates, within `metadata_fresh`: a member should be replaced (W8).
+    Survey,
+    /// Send, or read, for an ensemble change; at once.
+    Metadata(ProposalStep),
     /// After [`WriterEvent::Stop`]: nothing more can be waited for.
     Drained,
     /// The answer to [`WriterEvent::Freeze`]: what to write into metadata.

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -19,7 +18,7 @@ use super::sequence::Sequence;
 use super::task::{self, Append, Command};
 use crate::error::{AppendError, CloseError, NotWritten, WriterEnd};
 use crate::ledger_client::Inner;
-use crate::reader::LedgerReader;
+use crate::reader::{Followed, LedgerReader};
 
 /// A confirmed append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +49,10 @@ pub(super) struct Shared {
     pub(super) inner: Arc<Inner>,
     /// The ledger's key as this writer last wrote it.
     pub(super) known: Mutex<(LedgerMetadata, Revision)>,
+    /// The same metadata, for readers.
+    followed: Arc<Followed>,
     entrance: Mutex<Entrance>,
     room: Notify,
-    confirmed_end: Arc<AtomicU64>,
     ended: watch::Sender<Option<WriterEnd>>,
 }
 
@@ -69,9 +69,15 @@ impl Shared {
             .clone()
     }
 
+    /// Notes what the ledger's key was found or made to be; readers follow it.
+    pub(super) fn note_metadata(&self, metadata: LedgerMetadata, version: Revision) {
+        self.followed.change(metadata.clone());
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = (metadata, version);
+    }
+
     /// Publishes the confirmed end; before any append below it is answered.
     pub(super) fn publish_confirmed(&self, end: EntryId) {
-        self.confirmed_end.store(end.0, Ordering::Release);
+        self.followed.confirm(end);
     }
 
     /// Gives back what completed appends held.
@@ -134,9 +140,9 @@ impl LedgerWriter {
             inner.config.inflight_entries_max,
             inner.config.inflight_bytes_max,
         );
-        let confirmed_end = Arc::new(AtomicU64::new(0));
+        let followed = Arc::new(Followed::new(metadata.clone()));
         let mut reader = LedgerReader::new(inner.clone(), ledger, metadata.clone());
-        reader.follow(confirmed_end.clone());
+        reader.follow(followed.clone());
         let shared = Arc::new(Shared {
             ledger,
             inner,
@@ -147,7 +153,7 @@ impl LedgerWriter {
             }),
             known: Mutex::new((metadata, version)),
             room: Notify::new(),
-            confirmed_end,
+            followed,
             ended: watch::Sender::new(None),
         });
         // Unbounded as a type; bounded by the permits that each append takes first (W2).
@@ -247,7 +253,7 @@ impl LedgerWriter {
 
     /// Exclusive end of what is confirmed.
     pub fn confirmed_end(&self) -> EntryId {
-        EntryId(self.shared.confirmed_end.load(Ordering::Acquire))
+        self.shared.followed.confirmed_end()
     }
 
     /// Exclusive end of what was appended.
@@ -281,12 +287,7 @@ impl LedgerWriter {
 
     /// Notes what the ledger's key was found or made to be.
     pub(crate) fn note_metadata(&self, metadata: LedgerMetadata, version: Revision) {
-        let mut known = self
-            .shared
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *known = (metadata, version);
+        self.shared.note_metadata(metadata, version);
     }
 
     /// Shows how the writer ended, once it has (storage.md W6); `None` until then.

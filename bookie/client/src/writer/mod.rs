@@ -5,9 +5,11 @@
 //! `task` is its shell, one task per open ledger; `handle` is what the owner holds, with `permits` for what is in flight; `closing`
 //! writes the close into metadata.
 //!
-//! A member that fails is retried, not replaced: ensemble change (W8) would enter where a position becomes useless.
+//! A member that fails is retried, and replaced when that does not help: `change` (W7–W12) surveys and
+//! proposes, `resolve` learns what became of the proposal, `surveying` asks metadata for them.
 
 mod acks;
+mod change;
 mod closing;
 mod core;
 mod ending;
@@ -16,13 +18,15 @@ mod handle;
 mod pending;
 mod permits;
 mod position;
+mod resolve;
 mod sequence;
+mod surveying;
 mod task;
 #[cfg(test)]
 mod tests;
 
 pub use core::WriterCore;
-pub use event::{AddCall, AddTag, Sealing, WriterConfig, WriterEffect, WriterEvent};
+pub use event::{AddCall, AddTag, Sealing, Survey, WriterConfig, WriterEffect, WriterEvent};
 pub use handle::{Appended, LedgerWriter};
 pub use sequence::Sequence;
 

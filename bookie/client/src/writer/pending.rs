@@ -7,6 +7,8 @@ use hulse_proto::entry::{Entry, EntryDigest, EntryHeader};
 use hulse_proto::id::EntryId;
 use hulse_proto::ledger::Quorums;
 
+use crate::quorum::write_set;
+
 /// What one entry costs in memory besides its payload; counted into the budget of late entries.
 const ENTRY_OVERHEAD_BYTES: usize = 512;
 
@@ -24,6 +26,8 @@ pub(super) enum Slot {
     },
     /// The member holds it durably.
     Acked,
+    /// The member was replaced before it had it, and the new one will not get it: it lies in an older fragment.
+    Gone,
 }
 
 /// An entry that lacks acks.
@@ -71,20 +75,30 @@ impl Pending {
         ((position as u64 + ensemble - self.header.entry.0 % ensemble) % ensemble) as usize
     }
 
-    pub(super) fn acks(&self) -> usize {
-        self.count(|slot| slot == Slot::Acked)
+    /// Copies at the positions that `counts` admits.
+    pub(super) fn acks(&self, quorums: Quorums, counts: impl Fn(usize) -> bool) -> usize {
+        self.count(quorums, |position, slot| {
+            slot == Slot::Acked && counts(position)
+        })
     }
 
-    pub(super) fn outstanding(&self) -> usize {
-        self.count(|slot| matches!(slot, Slot::Sent { .. }))
+    /// Copies that are there or on the way, at the positions that `counts` admits.
+    pub(super) fn hoped_for(&self, quorums: Quorums, counts: impl Fn(usize) -> bool) -> usize {
+        self.count(quorums, |position, slot| {
+            matches!(slot, Slot::Acked | Slot::Sent { .. }) && counts(position)
+        })
     }
 
-    fn count(&self, wanted: impl Fn(Slot) -> bool) -> usize {
-        self.slots.iter().filter(|slot| wanted(**slot)).count()
+    fn count(&self, quorums: Quorums, wanted: impl Fn(usize, Slot) -> bool) -> usize {
+        write_set(quorums, self.header.entry)
+            .zip(&self.slots)
+            .filter(|(position, slot)| wanted(*position, **slot))
+            .count()
     }
 
     pub(super) fn everywhere(&self) -> bool {
-        self.slots.iter().all(|slot| *slot == Slot::Acked)
+        let there = |slot: &Slot| matches!(slot, Slot::Acked | Slot::Gone);
+        self.slots.iter().all(there)
     }
 
     pub(super) fn digest(&self) -> EntryDigest {
@@ -105,6 +119,8 @@ pub(super) struct Window {
     /// Exclusive end of what is confirmed: within or at the end of the window.
     confirmed_end: EntryId,
     late_bytes: usize,
+    /// Entries from here on are kept although they are everywhere: an unresolved proposal names other members for them.
+    held_from: Option<EntryId>,
 }
 
 impl Window {
@@ -114,6 +130,7 @@ impl Window {
             entries: VecDeque::new(),
             confirmed_end: EntryId(0),
             late_bytes: 0,
+            held_from: None,
         }
     }
 
@@ -161,10 +178,11 @@ impl Window {
     /// Confirms the head (storage.md W4): the caller has checked its acks.
     pub(super) fn confirm_head(&mut self, now: Duration) -> EntryHeader {
         let index = (self.confirmed_end.0 - self.first.0) as usize;
+        let held = self.is_held(self.confirmed_end);
         let head = &mut self.entries[index];
         head.confirmed_at = Some(now);
         let header = head.header;
-        if head.everywhere() {
+        if head.everywhere() && !held {
             head.entry = None;
         } else {
             self.late_bytes += head.cost();
@@ -175,6 +193,9 @@ impl Window {
 
     /// Notes that a copy arrived: a late entry that is now everywhere is no longer kept.
     pub(super) fn settle(&mut self, entry: EntryId) {
+        if self.is_held(entry) {
+            return;
+        }
         let Some(pending) = self.get_mut(entry) else {
             return;
         };
@@ -184,6 +205,27 @@ impl Window {
             self.late_bytes -= cost;
         }
         self.pop_done();
+    }
+
+    /// Begins or ends (`None`) to keep entries from `from` on, however many copies they have.
+    pub(super) fn hold(&mut self, from: Option<EntryId>) {
+        self.held_from = from;
+        for entry in (self.first.0..self.confirmed_end.0).map(EntryId) {
+            self.settle(entry);
+        }
+    }
+
+    /// True when an unresolved proposal may give the entry to other members.
+    pub(super) fn is_held(&self, entry: EntryId) -> bool {
+        self.held_from.is_some_and(|from| from <= entry)
+    }
+
+    /// All late entries, oldest first.
+    pub(super) fn late(&self) -> impl Iterator<Item = &Pending> {
+        self.entries
+            .iter()
+            .take_while(|pending| pending.confirmed_at.is_some())
+            .filter(|pending| pending.entry.is_some())
     }
 
     /// Drops finished entries from the front.

@@ -38,6 +38,14 @@ pub(super) struct Position {
     pub(super) lacking: Option<(EntryId, EntryId)>,
     /// What it last refused with.
     pub(super) last_error: Option<BookieError>,
+    /// It takes no adds since then.
+    pub(super) down_since: Option<Duration>,
+    /// It refuses data (amended D1).
+    pub(super) read_only: bool,
+    /// Entries were given up because it was too slow (W12).
+    pub(super) slow: bool,
+    /// It acked something since then.
+    pub(super) acked_since: bool,
 }
 
 impl Position {
@@ -48,7 +56,44 @@ impl Position {
             attempt: 0,
             lacking: None,
             last_error: None,
+            down_since: None,
+            read_only: false,
+            slow: false,
+            acked_since: false,
         }
+    }
+
+    /// Notes that an entry was given up because its copy here did not come in time.
+    pub(super) fn fall_behind(&mut self, entry: EntryId) {
+        self.note_lacking(entry);
+        self.slow = true;
+        self.acked_since = false;
+    }
+
+    /// A new member in the place of `old`, which will never get the entries of `lacking`.
+    pub(super) fn after(old: &Self, member: Member, lacking: Option<(EntryId, EntryId)>) -> Self {
+        Self {
+            attempt: old.attempt + 1,
+            lacking,
+            ..Self::new(member)
+        }
+    }
+
+    /// Since when it ought to be replaced (W7): at once when it says that it takes no entries or fell too far behind, else
+    /// `patience` after it stopped taking adds.
+    pub(super) fn failing_at(&self, patience: Duration) -> Option<Duration> {
+        if self.health == Health::Useless || self.read_only || self.slow {
+            return Some(Duration::ZERO);
+        }
+        self.down_since.map(|since| since + patience)
+    }
+
+    /// It takes adds again.
+    pub(super) fn recover(&mut self) {
+        self.health = Health::Up;
+        self.down_since = None;
+        self.read_only = false;
+        self.slow = false;
     }
 
     /// Begins or lengthens a wait. True when it was sending until now.
@@ -59,6 +104,7 @@ impl Position {
             Health::Backoff { .. } | Health::Useless => return false,
         };
         self.attempt += 1;
+        self.down_since.get_or_insert(now);
         self.health = Health::Backoff {
             until: now + wait,
             wait,

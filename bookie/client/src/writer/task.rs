@@ -13,13 +13,14 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use hulse_proto::bookie::{BookieError, Call};
 use hulse_proto::entry::{EntryClass, NewEntry};
 use hulse_proto::id::EntryId;
-use hulse_proto::ledger::LedgerState;
+use hulse_proto::ledger::LedgerMetadata;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::core::WriterCore;
 use super::event::{AddCall, AddTag, Sealing, WriterConfig, WriterEffect, WriterEvent};
 use super::handle::{Appended, Shared};
+use super::surveying::{ask_metadata, survey};
 use crate::error::{AppendError, WriterEnd};
 use crate::metadata::read_ledger;
 
@@ -84,11 +85,18 @@ struct Task {
     /// In entry order, as the core completes them.
     waiting: VecDeque<Waiting>,
     sealing: Option<oneshot::Sender<Result<Sealing, WriterEnd>>>,
-    check: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
+    check: Waited<Found>,
+    /// The one request to metadata of an ensemble change.
+    change: Waited<WriterEvent>,
     effects: Vec<WriterEffect>,
     /// Completed appends, to be answered once their permits are given back.
     completed: Vec<(Waiting, Answer)>,
 }
+
+/// A read of the ledger's key that was answered.
+type Found = Option<Option<LedgerMetadata>>;
+/// At most one thing to come.
+type Waited<T> = Option<Pin<Box<dyn Future<Output = T> + Send>>>;
 
 /// Starts the task. It ends when the handle is dropped or the writer has ended, and every append is answered.
 pub(super) fn spawn(
@@ -108,6 +116,7 @@ pub(super) fn spawn(
         waiting: VecDeque::new(),
         sealing: None,
         check: None,
+        change: None,
         effects: Vec::new(),
         completed: Vec::new(),
     };
@@ -118,7 +127,8 @@ pub(super) fn spawn(
 enum Wake {
     Answer(AddTag, Result<(), BookieError>),
     Commands(usize),
-    Checked(bool),
+    Checked(Found),
+    Change(WriterEvent),
     Timer,
 }
 
@@ -133,7 +143,8 @@ impl Task {
                 biased;
                 (tag, result) = next_answer(&mut self.calls) => Wake::Answer(tag, result),
                 count = self.queue.recv_many(&mut commands, BATCH_MAX) => Wake::Commands(count),
-                changed = checked(&mut self.check) => Wake::Checked(changed),
+                found = ready(&mut self.check) => Wake::Checked(found),
+                event = ready(&mut self.change) => Wake::Change(event),
                 () = timer.as_mut() => Wake::Timer,
             };
             match wake {
@@ -147,12 +158,8 @@ impl Task {
                     return;
                 }
                 Wake::Commands(_) => commands.drain(..).for_each(|command| self.command(command)),
-                Wake::Checked(changed) => {
-                    self.check = None;
-                    if changed {
-                        self.event(WriterEvent::MetadataChanged);
-                    }
-                }
+                Wake::Checked(found) => self.checked(found),
+                Wake::Change(event) => self.event(event),
                 Wake::Timer => self.event(WriterEvent::Tick),
             }
             self.perform();
@@ -166,6 +173,8 @@ impl Task {
             tokio::select! {
                 biased;
                 (tag, result) = next_answer(&mut self.calls) => self.take_answers(tag, result),
+                found = ready(&mut self.check) => self.checked(found),
+                event = ready(&mut self.change) => self.event(event),
                 () = timer.as_mut() => self.event(WriterEvent::Tick),
             }
             self.perform();
@@ -231,6 +240,11 @@ impl Task {
     fn perform(&mut self) {
         while !self.effects.is_empty() {
             let mut effects = std::mem::take(&mut self.effects);
+            // First, so that a reader finds the members of what is published next.
+            if let Some((metadata, version)) = self.core.take_committed() {
+                tracing::info!(ledger = %self.shared.ledger, fragments = metadata.fragments.len(), "ensemble changed");
+                self.shared.note_metadata(metadata, version);
+            }
             let confirmed_end = self.core.confirmed_end();
             // Published before any append below it is answered, so that its owner can read it at once.
             self.shared.publish_confirmed(confirmed_end);
@@ -262,6 +276,10 @@ impl Task {
             })),
             WriterEffect::Failed { error, .. } => self.complete(Err(error)),
             WriterEffect::CheckMetadata => self.check_metadata(),
+            WriterEffect::Survey => self.change = Some(Box::pin(survey(self.shared.clone()))),
+            WriterEffect::Metadata(step) => {
+                self.change = Some(Box::pin(ask_metadata(self.shared.clone(), step)));
+            }
             WriterEffect::Drained => self.event(WriterEvent::Freeze),
             WriterEffect::Frozen(sealing) => self.answer_sealing(Ok(sealing)),
             WriterEffect::Released { member, entry } => {
@@ -306,7 +324,7 @@ impl Task {
         }
     }
 
-    /// Reads the ledger's key once; true when it is no longer this writer's (amended B2).
+    /// Reads the ledger's key once (amended B2).
     fn check_metadata(&mut self) {
         if self.check.is_some() {
             return;
@@ -314,22 +332,27 @@ impl Task {
         let shared = self.shared.clone();
         self.check = Some(Box::pin(async move {
             let found = read_ledger(&*shared.inner.metadata, shared.ledger).await;
-            let (known, _) = shared.known();
-            match found {
-                Ok(Some((found, _))) => {
-                    found.state != LedgerState::Open || found.writer_nonce != known.writer_nonce
-                }
-                Ok(None) => true,
-                // No answer proves nothing; the member is asked again and will complain again.
-                Err(_) => false,
-            }
+            // No answer proves nothing; the member is asked again and will complain again.
+            found.ok().map(|found| found.map(|(metadata, _)| metadata))
         }));
+    }
+
+    fn checked(&mut self, found: Found) {
+        let lost = found.is_some_and(|found| !found.is_some_and(|found| self.core.is_mine(&found)));
+        if lost {
+            self.event(WriterEvent::MetadataChanged);
+        }
     }
 }
 
-async fn checked(check: &mut Option<Pin<Box<dyn Future<Output = bool> + Send>>>) -> bool {
-    match check {
-        Some(check) => check.await,
+/// Waits for what is to come, once; for ever when nothing is.
+async fn ready<T>(waited: &mut Waited<T>) -> T {
+    match waited {
+        Some(future) => {
+            let value = future.await;
+            *waited = None;
+            value
+        }
         None => std::future::pending().await,
     }
 }

@@ -13,7 +13,7 @@ use hulse_proto::ledger::{LedgerMetadata, Member, Quorums, ledger_key};
 use super::{BookieAsk, Policy, RecoveryConfig, RecoveryCore, RecoveryEffect, RecoveryEvent};
 use crate::testing::{MemoryLedgers, Mutant};
 use crate::tests::{Table, data, member};
-use crate::{ClientConfig, RecoverError};
+use crate::{Candidate, ClientConfig, RecoverError};
 
 const LEDGER: LedgerId = LedgerId(1);
 
@@ -35,6 +35,19 @@ struct Scene {
     table: Table,
     bookies: Vec<MemoryLedgers>,
     mutant: Option<Mutant>,
+    /// Bookies that may replace a member.
+    spares: Vec<usize>,
+}
+
+/// All of `spares` live and writable.
+fn candidates(bookies: &[MemoryLedgers], spares: &[usize]) -> Vec<Candidate> {
+    let candidate = |index: &usize| Candidate {
+        member: bookies[*index].member().clone(),
+        live: true,
+        writable: true,
+        zone: String::new(),
+    };
+    spares.iter().map(candidate).collect()
 }
 
 struct Recoverer {
@@ -59,6 +72,7 @@ impl Scene {
             table,
             bookies,
             mutant,
+            spares: Vec::new(),
         }
     }
 
@@ -122,6 +136,10 @@ impl Scene {
                     member,
                     ask,
                 } => to.asks.push((position, member, ask)),
+                RecoveryEffect::ListBookies => {
+                    let spares = candidates(&self.bookies, &self.spares);
+                    self.event(to, RecoveryEvent::Listed(Ok(spares)));
+                }
                 RecoveryEffect::Done(result) => to.done = Some(result),
             }
         }
@@ -129,8 +147,17 @@ impl Scene {
 
     /// Delivers the kept asks that `wanted` chooses, and their answers; the others are lost.
     fn deliver(&mut self, to: &mut Recoverer, wanted: impl Fn(usize, &BookieAsk) -> bool) {
+        self.deliver_where(to, |position, _, ask| wanted(position, ask));
+    }
+
+    /// As [`Scene::deliver`]; `wanted` is told the member too, since write-back may go to others than the frozen ensemble.
+    fn deliver_where(
+        &mut self,
+        to: &mut Recoverer,
+        wanted: impl Fn(usize, &Member, &BookieAsk) -> bool,
+    ) {
         for (position, member, ask) in std::mem::take(&mut to.asks) {
-            if !wanted(position, &ask) {
+            if !wanted(position, &member, &ask) {
                 continue;
             }
             let bookie = self
@@ -151,6 +178,7 @@ impl Scene {
                 BookieAsk::Add(request) => RecoveryEvent::Added {
                     position,
                     entry: request.entry.header().entry,
+                    from: member.clone(),
                     result: bookie.add(&request),
                 },
             };
@@ -164,13 +192,22 @@ impl Scene {
         to: &mut Recoverer,
         wanted: impl Fn(usize, &BookieAsk) -> bool,
     ) -> Result<LedgerMetadata, RecoverError> {
+        self.run_where(to, |position, _, ask| wanted(position, ask))
+    }
+
+    /// As [`Scene::run`]; `wanted` is told the member too.
+    fn run_where(
+        &mut self,
+        to: &mut Recoverer,
+        wanted: impl Fn(usize, &Member, &BookieAsk) -> bool,
+    ) -> Result<LedgerMetadata, RecoverError> {
         self.event(to, RecoveryEvent::Start);
         while to.done.is_none() {
             if to.asks.is_empty() {
                 to.now = to.core.next_wakeup().unwrap().max(to.now);
                 self.event(to, RecoveryEvent::Tick);
             }
-            self.deliver(to, &wanted);
+            self.deliver_where(to, &wanted);
         }
         to.done.take().unwrap()
     }

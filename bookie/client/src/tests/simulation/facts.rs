@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bookie_metadata::{MetadataError, Revision, Txn, TxnOutcome};
+use bookie_metadata::{MetadataError, Txn, TxnOutcome};
 use hulse_proto::ledger::{LedgerMetadata, LedgerState, ledger_key};
 use rand::Rng;
 
@@ -12,24 +12,21 @@ use super::{Message, World};
 use crate::WriterEnd;
 use crate::metadata::{NonceField, Proposal, ProposalOutcome, ProposalStep};
 use crate::recovery::RecoveryEvent;
-use crate::tests::open_metadata;
 use crate::writer::{Sealing, WriterEvent};
 
 impl World {
     pub(super) fn propose_close(&mut self, sealing: Sealing) {
-        let quorums = self.setup.quorums;
-        let open = open_metadata(quorums.ensemble, quorums.write, quorums.ack);
+        let (open, version) = self.known.clone();
         let closed = LedgerMetadata {
             state: LedgerState::Closed,
             closed: Some(sealing.totals),
-            writer_nonce: [6; 16],
+            degraded: sealing.degraded.clone(),
+            writer_nonce: self.nonce(),
             ..open
         };
-        // The writer compares the version that its creation wrote: the first one.
-        let version = Some(Revision(1));
         let proposal = Proposal::new(
             ledger_key(LEDGER),
-            version,
+            Some(version),
             &closed,
             NonceField::Writer,
             Txn::default(),
@@ -44,9 +41,22 @@ impl World {
             return self.send_metadata(Asker::WriterClose, step);
         };
         let sealing = self.closing.take().unwrap().1;
+        let found = match &outcome {
+            ProposalOutcome::Failed {
+                found: Some(found), ..
+            } => LedgerMetadata::decode(&found.value)
+                .ok()
+                .map(|value| (value, found.version)),
+            _ => None,
+        };
+        if let Some(touched) = found.filter(|(found, _)| self.writer.is_mine(found)) {
+            self.known = touched;
+            return self.propose_close(sealing);
+        }
         let event = match outcome {
             ProposalOutcome::Committed { .. } => {
                 self.oracle.closed(sealing.totals);
+                self.oracle.closed_by_writer = true;
                 WriterEvent::CloseCommitted
             }
             _ => WriterEvent::CloseFailed(WriterEnd::MetadataChanged { ledger: LEDGER }),
@@ -58,7 +68,12 @@ impl World {
         let at = self.network.now + Duration::from_micros(self.rng.random_range(100..5_000));
         match step {
             ProposalStep::Read(key) => self.network.at(at, Message::Get(asker, key)),
-            ProposalStep::Send(txn) => self.network.at(at, Message::Txn(asker, txn)),
+            ProposalStep::Send(txn) => {
+                if asker == Asker::WriterChange {
+                    self.members.may_land.push(txn.clone());
+                }
+                self.network.at(at, Message::Txn(asker, txn));
+            }
             ProposalStep::Done(_) => {}
         }
     }
@@ -67,14 +82,22 @@ impl World {
         let at = self.network.now + Duration::from_micros(self.rng.random_range(100..5_000));
         match message {
             Message::Get(asker, key) => {
-                let answer = Ok(self.table.get(&key));
+                let answer = if self.silent() {
+                    let why = "simulated".to_owned();
+                    Err(MetadataError::Unavailable { why })
+                } else {
+                    Ok(self.table.get(&key))
+                };
                 self.network.at(at, Message::GetAnswer(asker, answer));
             }
             Message::Txn(asker, txn) => {
-                let answer = self.carry_out(txn);
+                let answer = self.carry_out(asker, txn);
                 self.network.at(at, Message::TxnAnswer(asker, answer));
             }
-            Message::LateTxn(txn) => drop(self.table.txn(txn)),
+            Message::LateTxn(asker, txn) => {
+                self.landed(asker, &txn);
+                self.table.txn(txn);
+            }
             Message::GetAnswer(Asker::Recoverer(index), answer) => {
                 self.recoverer_event(index, RecoveryEvent::MetadataRead(answer));
             }
@@ -87,6 +110,12 @@ impl World {
                     self.close_step(step);
                 }
             }
+            Message::GetAnswer(Asker::WriterChange, answer) => {
+                self.writer_event(WriterEvent::MetadataRead(answer));
+            }
+            Message::TxnAnswer(Asker::WriterChange, answer) => {
+                self.writer_event(WriterEvent::MetadataAnswer(answer));
+            }
             Message::TxnAnswer(_, answer) => {
                 if let Some((proposal, _)) = &mut self.closing {
                     let step = proposal.on_answer(answer);
@@ -94,9 +123,9 @@ impl World {
                 }
             }
             Message::GetAnswer(Asker::WriterCheck, Ok(Some(row))) => {
-                let open = LedgerMetadata::decode(&row.value)
-                    .is_ok_and(|metadata| metadata.state == LedgerState::Open);
-                if !open {
+                let mine = LedgerMetadata::decode(&row.value)
+                    .is_ok_and(|metadata| self.writer.is_mine(&metadata));
+                if !mine {
                     self.writer_event(WriterEvent::MetadataChanged);
                 }
             }
@@ -105,22 +134,43 @@ impl World {
     }
 
     /// Applies a transaction now, later or never, and says so or not.
-    fn carry_out(&mut self, txn: Txn) -> Result<TxnOutcome, MetadataError> {
+    fn carry_out(&mut self, asker: Asker, txn: Txn) -> Result<TxnOutcome, MetadataError> {
         let unknown = MetadataError::OutcomeUnknown {
             why: "simulated".to_owned(),
         };
-        if !self.rng.random_bool(self.profile.unknown_txn) {
+        if self.silent() && self.rng.random_bool(0.3) {
+            // Nothing was taken, and the asker is told so.
+            self.landed(asker, &txn);
+            let why = "simulated".to_owned();
+            return Err(MetadataError::Unavailable { why });
+        }
+        if !self.silent() && !self.rng.random_bool(self.profile.unknown_txn) {
+            self.landed(asker, &txn);
             return Ok(self.table.txn(txn));
         }
         match self.rng.random_range(0..3) {
-            0 => drop(self.table.txn(txn)),
+            0 => {
+                self.landed(asker, &txn);
+                self.table.txn(txn);
+            }
             1 => {
                 let late = Duration::from_millis(self.rng.random_range(1..2_000));
-                self.network
-                    .at(self.network.now + late, Message::LateTxn(txn));
+                let message = Message::LateTxn(asker, txn);
+                self.network.at(self.network.now + late, message);
             }
-            _ => {}
+            _ => self.landed(asker, &txn),
         }
         Err(unknown)
+    }
+
+    /// A transaction of the writer is on its way no longer.
+    fn landed(&mut self, asker: Asker, txn: &Txn) {
+        if asker != Asker::WriterChange {
+            return;
+        }
+        let copy = self.members.may_land.iter().position(|other| other == txn);
+        if let Some(copy) = copy {
+            self.members.may_land.remove(copy);
+        }
     }
 }

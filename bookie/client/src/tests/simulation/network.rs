@@ -10,13 +10,14 @@ use rand::Rng;
 use rand_chacha::ChaCha12Rng;
 
 use crate::recovery::{BookieAsk, RecoveryEvent};
-use crate::writer::{AddCall, AddTag};
+use crate::writer::{AddCall, AddTag, WriterEvent};
 
 /// Who asked metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
     WriterClose,
     WriterCheck,
+    WriterChange,
     Recoverer(usize),
 }
 
@@ -38,14 +39,21 @@ pub(super) enum Message {
     Get(Asker, String),
     GetAnswer(Asker, Result<Option<Versioned>, MetadataError>),
     Txn(Asker, Txn),
-    LateTxn(Txn),
+    LateTxn(Asker, Txn),
     TxnAnswer(Asker, Result<TxnOutcome, MetadataError>),
     WakeWriter,
     WakeRecoverer(usize),
     StartRecoverer(usize),
     CrashRecoverer(usize),
     CloseWriter,
+    CrashWriter,
     LoseTail(usize),
+    ForWriter(Box<WriterEvent>),
+    Kill(usize),
+    Pause(usize),
+    ReadOnly(usize),
+    Silence,
+    Upkeep,
 }
 
 /// How bad a run is; drawn per seed, so that runs differ in kind (swarm testing).

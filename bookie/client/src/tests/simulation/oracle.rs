@@ -21,6 +21,8 @@ pub(super) struct Oracle {
     unwritten: Vec<EntryId>,
     closes: Vec<ClosedTotals>,
     violations: Vec<String>,
+    /// The writer knows of every copy, so its close names all that are missing (W11, W12).
+    pub(super) closed_by_writer: bool,
     /// A bookie's data were destroyed: fewer copies may be left.
     pub(super) destroyed: bool,
 }
@@ -97,6 +99,9 @@ impl Oracle {
         entry: EntryId,
     ) {
         let ensemble = &metadata.fragment_of(entry).ensemble;
+        if self.closed_by_writer {
+            self.check_degraded(ledger, metadata, bookies, entry);
+        }
         let copies = write_set(metadata.quorums, entry)
             .filter_map(|position| {
                 let bookie = bookies
@@ -113,6 +118,31 @@ impl Oracle {
         };
         if copies < needed {
             self.fail(format!("entry {entry} has {copies} copies of {needed}"));
+        }
+    }
+
+    fn check_degraded(
+        &mut self,
+        ledger: LedgerId,
+        metadata: &LedgerMetadata,
+        bookies: &[MemoryLedgers],
+        entry: EntryId,
+    ) {
+        let ensemble = &metadata.fragment_of(entry).ensemble;
+        for position in write_set(metadata.quorums, entry) {
+            let member = &ensemble[position];
+            let lacks = bookies
+                .iter()
+                .any(|bookie| bookie.member() == member && bookie.held(ledger, entry).is_none());
+            let named = metadata.degraded.iter().any(|range| {
+                range.first <= entry && entry < range.end && range.bookies.contains(&member.bookie)
+            });
+            if lacks && !named {
+                let bookie = &member.bookie;
+                self.fail(format!(
+                    "entry {entry} lacks a copy at {bookie}, and nobody says so"
+                ));
+            }
         }
     }
 }

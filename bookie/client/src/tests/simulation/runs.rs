@@ -5,6 +5,8 @@ use hulse_proto::ledger::Quorums;
 use super::{Setup, World};
 use crate::testing::Mutant;
 
+/// Runs within which a mutant of ensemble change must be found.
+const MUTANT_SEEDS: u64 = 500;
 /// Runs of each kind, in each run of the tests.
 const SEEDS: u64 = 300;
 
@@ -19,6 +21,7 @@ fn setup(ensemble: u32, write: u32, ack: u32, recoverers: usize) -> Setup {
         recoverers,
         mutant: None,
         losses: false,
+        spares: 0,
     }
 }
 
@@ -42,6 +45,14 @@ fn all_hold(setup: Setup, count: u64) {
         confirmed_sum > count,
         "{confirmed_sum} entries confirmed in {count} runs"
     );
+}
+
+/// Runs in which members are replaced: 1,000, or 30,000 with `HULSE_LONG=1`.
+fn changing_seeds() -> u64 {
+    match std::env::var_os("HULSE_LONG") {
+        Some(value) if value == "1" => 30_000,
+        _ => 1_000,
+    }
 }
 
 /// True when some seed finds the mutant.
@@ -80,8 +91,10 @@ fn no_confirmed_entry_is_lost_with_a_bookie_in_limbo() {
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     for seed in 0..20 {
-        let run = || World::new(seed, setup(3, 3, 2, 3)).run();
-        assert_eq!(run(), run(), "seed {seed}");
+        for setup in [setup(3, 3, 2, 3), changing(3, 3, 2, 3)] {
+            let run = || World::new(seed, setup).run();
+            assert_eq!(run(), run(), "seed {seed}");
+        }
     }
 }
 
@@ -104,6 +117,74 @@ fn a_rule_that_is_switched_off_is_found() {
     limbo.losses = true;
     if !is_found(limbo, Mutant::NegativeFromLimbo, 3_000) {
         missed.push(Mutant::NegativeFromLimbo);
+    }
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+/// Six bookies for an ensemble of three, or as many spares for others.
+fn changing(ensemble: u32, write: u32, ack: u32, recoverers: usize) -> Setup {
+    Setup {
+        spares: 3,
+        appends: 24,
+        ..setup(ensemble, write, ack, recoverers)
+    }
+}
+
+/// As [`all_hold`]; the runs must have changed ensembles, in the writer and in recovery.
+fn all_hold_changing(setup: Setup, count: u64) {
+    let (mut confirmed_sum, mut changes, mut local, mut in_silence) = (0, 0, 0, 0);
+    for seed in 0..count {
+        let (violations, _, confirmed, members) = World::new(seed, setup).run_counting();
+        assert!(
+            violations.is_empty(),
+            "seed {seed} of {setup:?}: {violations:?}"
+        );
+        confirmed_sum += confirmed;
+        changes += members.changes;
+        local += members.local_changes;
+        in_silence += members.confirmed_in_silence;
+    }
+    println!(
+        "{count} seeds of {:?}: {confirmed_sum} entries confirmed, {in_silence} of them in silence, {changes} ensemble changes, \
+         {local} local ones",
+        setup.quorums
+    );
+    assert!(changes > count / 4 && local > 0 && confirmed_sum > count * 4);
+    assert!(setup.quorums.ack == setup.quorums.write || in_silence > 0);
+}
+
+#[test]
+fn no_confirmed_entry_is_lost_while_members_are_replaced() {
+    all_hold_changing(changing(3, 3, 2, 2), changing_seeds());
+    all_hold_changing(changing(3, 3, 2, 4), changing_seeds());
+}
+
+#[test]
+fn no_confirmed_entry_is_lost_while_members_of_other_quorums_are_replaced() {
+    for (ensemble, write, ack) in [(2, 2, 2), (3, 3, 3), (4, 3, 2), (3, 3, 1)] {
+        all_hold_changing(changing(ensemble, write, ack, 3), changing_seeds() / 4);
+    }
+}
+
+#[test]
+fn a_rule_of_ensemble_change_that_is_switched_off_is_found() {
+    let mut missed = Vec::new();
+    for mutant in [
+        Mutant::ReplacedMemberCounts,
+        Mutant::ProposedMemberCounts,
+        Mutant::UnresolvedReplacedCounts,
+        Mutant::OldVersionEndsProposal,
+        Mutant::SecondProposal,
+        Mutant::LocalChangeTooLow,
+        Mutant::RecoverFromZero,
+    ] {
+        let mut setup = changing(3, 3, 2, 3);
+        setup.mutant = Some(mutant);
+        let found = (0..MUTANT_SEEDS).find(|seed| !World::new(*seed, setup).run().0.is_empty());
+        println!("{mutant:?}: seed {found:?}");
+        if found.is_none() {
+            missed.push(mutant);
+        }
     }
     assert!(missed.is_empty(), "{missed:?}");
 }

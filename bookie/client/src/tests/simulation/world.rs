@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use bookie_metadata::Revision;
 use hulse_proto::bookie::BookieError;
 use hulse_proto::id::{CellId, LedgerId};
 use hulse_proto::ledger::{LedgerMetadata, Quorums, ledger_key};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
 
+use super::members::Members;
 use super::network::Asker;
 use super::{Message, Network, Oracle, Profile};
 use crate::metadata::{Proposal, ProposalStep};
@@ -32,6 +34,8 @@ pub(super) struct Setup {
     pub(super) mutant: Option<Mutant>,
     /// One bookie may lose its tail and be in limbo.
     pub(super) losses: bool,
+    /// Bookies besides the ensemble; with them, bookies die and are replaced, and metadata are silent for long.
+    pub(super) spares: usize,
 }
 
 struct Recoverer {
@@ -48,13 +52,19 @@ pub(super) struct World {
     pub(super) profile: Profile,
     pub(super) network: Network,
     pub(super) table: Table,
-    bookies: Vec<MemoryLedgers>,
-    writer: WriterCore,
+    pub(super) bookies: Vec<MemoryLedgers>,
+    pub(super) members: Members,
+    pub(super) writer: WriterCore,
+    /// The key as the writer last wrote it.
+    pub(super) known: (LedgerMetadata, Revision),
+    pub(super) nonces: u64,
     writer_wake: Option<Duration>,
     pub(super) closing: Option<(Proposal, Sealing)>,
     recoverers: Vec<Recoverer>,
     pub(super) oracle: Oracle,
     appended: u64,
+    calm: bool,
+    writer_crashed: bool,
     trace: Vec<u64>,
 }
 
@@ -62,14 +72,15 @@ fn cell() -> CellId {
     CellId::default()
 }
 
-fn times(quorums: Quorums) -> ClientConfig {
+fn times(setup: Setup) -> ClientConfig {
+    let patience = if setup.spares > 0 { 300 } else { 800 };
     ClientConfig {
         add_timeout: Duration::from_secs(3),
         answer_timeout: Duration::from_millis(300),
         read_timeout: Duration::from_millis(300),
         recovery_deadline: Duration::from_secs(60),
-        late_time_max: Duration::from_millis(800),
-        ..ClientConfig::new(quorums)
+        late_time_max: Duration::from_millis(patience),
+        ..ClientConfig::new(setup.quorums)
     }
 }
 
@@ -77,11 +88,11 @@ impl World {
     pub(super) fn new(seed: u64, setup: Setup) -> Self {
         let mut rng = ChaCha12Rng::seed_from_u64(seed);
         let quorums = setup.quorums;
-        let count = quorums.ensemble as usize;
+        let count = quorums.ensemble as usize + setup.spares;
         let mut table = Table::default();
         let metadata = open_metadata(quorums.ensemble, quorums.write, quorums.ack);
         table.put(&ledger_key(LEDGER), metadata.encode());
-        let mut config = WriterConfig::new(cell(), LEDGER, &metadata, &times(quorums));
+        let mut config = WriterConfig::new(cell(), LEDGER, &metadata, &times(setup));
         config.mutant = setup.mutant;
         let bookies = (0..count)
             .map(|index| {
@@ -96,12 +107,17 @@ impl World {
             network: Network::default(),
             table,
             bookies,
+            members: Members::of(count),
+            known: (metadata, Revision(1)),
+            nonces: 0,
             writer: WriterCore::new(config),
             writer_wake: None,
             closing: None,
             recoverers: Vec::new(),
             oracle: Oracle::default(),
             appended: 0,
+            calm: false,
+            writer_crashed: false,
             trace: Vec::new(),
             rng,
         };
@@ -113,7 +129,8 @@ impl World {
     fn schedule(&mut self) {
         let ms =
             |rng: &mut ChaCha12Rng, most: u64| Duration::from_millis(rng.random_range(0..most));
-        let burst = self.rng.random_range(1..400);
+        let most = if self.setup.spares > 0 { 4_000 } else { 400 };
+        let burst = self.rng.random_range(1..most);
         for _ in 0..self.setup.appends {
             let at = ms(&mut self.rng, burst);
             self.network.at(at, Message::Append);
@@ -130,6 +147,7 @@ impl World {
                 CALM_AT
             } else {
                 ms(&mut self.rng, burst * 2)
+                    + Duration::from_millis(if self.setup.spares > 0 { burst / 2 } else { 0 })
             };
             self.network.at(start, Message::StartRecoverer(index));
             if !last && self.rng.random_bool(0.4) {
@@ -141,6 +159,9 @@ impl World {
             let at = ms(&mut self.rng, burst * 2);
             self.network.at(at, Message::CloseWriter);
         }
+        if self.setup.spares > 0 {
+            self.schedule_changes(burst);
+        }
         if self.setup.losses {
             let at = ms(&mut self.rng, burst * 2);
             let index = self.rng.random_range(0..self.bookies.len());
@@ -149,7 +170,13 @@ impl World {
     }
 
     /// Runs until nothing is under way; what the oracle says, and the trace.
-    pub(super) fn run(mut self) -> (Vec<String>, Vec<u64>, u64) {
+    pub(super) fn run(self) -> (Vec<String>, Vec<u64>, u64) {
+        let (verdict, trace, confirmed, _) = self.run_counting();
+        (verdict, trace, confirmed)
+    }
+
+    /// As [`World::run`], and what became of its members.
+    pub(super) fn run_counting(mut self) -> (Vec<String>, Vec<u64>, u64, Members) {
         let mut steps = 0;
         while let Some(message) = self.network.next() {
             steps += 1;
@@ -157,20 +184,26 @@ impl World {
                 self.oracle.fail("the run does not come to rest".to_owned());
                 break;
             }
-            if self.network.now >= CALM_AT {
+            if self.network.now >= CALM_AT && !self.calm {
+                self.calm = true;
                 self.profile = Profile::calm(self.bookies.len());
+                self.revive();
             }
             self.trace.push(self.network.now.as_nanos() as u64);
             self.take(message);
         }
-        if !self.writer.is_finished() && self.writer.confirmed_end() < self.writer.appended_end() {
+
+        if !self.writer_crashed
+            && !self.writer.is_finished()
+            && self.writer.confirmed_end() < self.writer.appended_end()
+        {
             self.oracle.fail("appends are left unanswered".to_owned());
         }
         let row = self.table.get(&ledger_key(LEDGER)).unwrap();
         let metadata = LedgerMetadata::decode(&row.value).unwrap();
         let confirmed = self.oracle.confirmed_count();
         let verdict = self.oracle.judge(LEDGER, &metadata, &self.bookies);
-        (verdict, self.trace, confirmed)
+        (verdict, self.trace, confirmed, self.members)
     }
 
     fn take(&mut self, message: Message) {
@@ -183,8 +216,20 @@ impl World {
             Message::Add(call) => self.add_arrives(call),
             Message::VerifiedAdd(call, metadata) => self.add_verified(call, metadata.as_deref()),
             Message::AddAnswer(tag, result) => {
+                if result.is_ok() {
+                    self.ack_arrives(tag.entry, &tag.from);
+                }
                 self.writer_event(WriterEvent::Answer { tag, result });
             }
+            Message::ForWriter(event) => self.writer_event(*event),
+            Message::Kill(index) => self.kill(index),
+            Message::Pause(index) => self.pause(index),
+            Message::ReadOnly(index) => self.members.read_only[index] = true,
+            Message::Silence => {
+                let long = Duration::from_millis(self.rng.random_range(0..4_000));
+                self.members.silent_until = self.network.now + long;
+            }
+            Message::Upkeep => self.upkeep(),
             Message::Ask {
                 from,
                 position,
@@ -202,6 +247,7 @@ impl World {
             }
             Message::StartRecoverer(index) => self.start_recoverer(index),
             Message::CrashRecoverer(index) => self.recoverers[index].core = None,
+            Message::CrashWriter => self.writer_crashed = true,
             Message::CloseWriter => self.writer_event(WriterEvent::Stop),
             Message::LoseTail(index) => {
                 let from = self.rng.random_range(0..=self.setup.appends);
@@ -214,27 +260,39 @@ impl World {
     }
 
     pub(super) fn writer_event(&mut self, event: WriterEvent) {
+        if self.writer_crashed {
+            return;
+        }
         let mut effects = Vec::new();
         self.writer.on_event(self.network.now, event, &mut effects);
+        if let Some(committed) = self.writer.take_committed() {
+            self.known = committed;
+            self.members.changes += 1;
+        }
         for effect in effects {
             match effect {
                 WriterEffect::Send(call) => {
                     let header = call.request.entry.header();
                     self.oracle.content.insert(header.entry, header.digest());
-                    for at in self.fates(call.position, false) {
+                    let index = self.index_of(&call.member).unwrap();
+                    for at in self.fates(index, false) {
                         self.network.at(at, Message::Add(call.clone()));
                     }
                 }
-                WriterEffect::Confirmed { entry } => self.oracle.confirmed(entry),
+                WriterEffect::Confirmed { entry } => {
+                    self.check_confirmation(entry);
+                    self.oracle.confirmed(entry);
+                }
+                WriterEffect::Survey => self.survey(),
+                WriterEffect::Metadata(step) => self.send_metadata(Asker::WriterChange, step),
                 WriterEffect::Failed { entry, error } => self.oracle.failed(entry, &error),
                 WriterEffect::CheckMetadata => {
                     self.send_metadata(Asker::WriterCheck, ProposalStep::Read(ledger_key(LEDGER)));
                 }
                 WriterEffect::Drained => self.writer_event(WriterEvent::Freeze),
                 WriterEffect::Frozen(sealing) => self.propose_close(sealing),
-                WriterEffect::Forget { .. }
-                | WriterEffect::Released { .. }
-                | WriterEffect::Ended(_) => {}
+                WriterEffect::Forget { .. } | WriterEffect::Released { .. } => {}
+                WriterEffect::Ended(end) => self.check_end(&end),
             }
         }
         if let Some(at) = self.writer.next_wakeup()
@@ -257,7 +315,7 @@ impl World {
             nonce[4..8].copy_from_slice(&half.to_le_bytes());
             nonce
         });
-        let mut config = RecoveryConfig::new(cell(), LEDGER, &times(self.setup.quorums), nonces);
+        let mut config = RecoveryConfig::new(cell(), LEDGER, &times(self.setup), nonces);
         config.mutant = self.setup.mutant;
         recoverer.core = Some(RecoveryCore::new(config));
         self.recoverer_event(index, RecoveryEvent::Start);
@@ -290,7 +348,8 @@ impl World {
                     member,
                     ask,
                 } => {
-                    for at in self.fates(position, false) {
+                    let bookie = self.index_of(&member).unwrap();
+                    for at in self.fates(bookie, false) {
                         let message = Message::Ask {
                             from: index,
                             position,
@@ -300,6 +359,7 @@ impl World {
                         self.network.at(at, message);
                     }
                 }
+                RecoveryEffect::ListBookies => self.list_bookies(index),
                 RecoveryEffect::Done(result) => self.recovered(index, result),
             }
         }
@@ -308,11 +368,18 @@ impl World {
     fn recovered(&mut self, index: usize, result: Result<LedgerMetadata, RecoverError>) {
         self.recoverers[index].core = None;
         match result {
-            Ok(metadata) => self
-                .oracle
-                .closed(metadata.closed.expect("a closed ledger has totals")),
+            Ok(metadata) => {
+                let totals = metadata.closed.expect("a closed ledger has totals");
+                let row = &self.known.0;
+                let local = metadata.fragments.len() > row.fragments.len();
+                self.members.local_changes += u64::from(local);
+                self.oracle.closed(totals);
+            }
+
             Err(RecoverError::Superseded { .. } | RecoverError::Unavailable { .. }) => {
-                let wait = Duration::from_millis(self.rng.random_range(1..100));
+                // Recoverers that wait too little beat one another for ever.
+                let most = 100 << self.recoverers[index].attempt.min(5);
+                let wait = Duration::from_millis(self.rng.random_range(1..most));
                 let at = self.network.now + wait;
                 self.network.at(at, Message::StartRecoverer(index));
             }
@@ -320,32 +387,55 @@ impl World {
         }
     }
 
-    fn fates(&mut self, position: usize, answer: bool) -> Vec<Duration> {
+    fn fates(&mut self, index: usize, answer: bool) -> Vec<Duration> {
         self.network
-            .fates(&mut self.rng, &self.profile, position, answer)
+            .fates(&mut self.rng, &self.profile, index, answer)
     }
 
     fn answer_add(&mut self, call: &AddCall, result: Result<(), BookieError>) {
-        for at in self.fates(call.position, true) {
+        let index = self.index_of(&call.member).unwrap();
+        for at in self.fates(index, true) {
             self.network
                 .at(at, Message::AddAnswer(call.tag(), result.clone()));
         }
     }
 
     fn add_arrives(&mut self, call: AddCall) {
-        if self.bookies[call.position].must_verify(&call.request) {
+        let index = self.index_of(&call.member).unwrap();
+        if self.is_dead(index) {
+            return;
+        }
+        if let Some(until) = self.pause_of(index) {
+            return self.network.at(until, Message::Add(call));
+        }
+        if self.members.read_only[index] {
+            return self.answer_add(
+                &call,
+                Err(BookieError::ReadOnly {
+                    why: "simulated".to_owned(),
+                }),
+            );
+        }
+        if self.bookies[index].must_verify(&call.request) && !self.careless_bookies() {
+            if self.silent() {
+                return self.answer_add(&call, Err(BookieError::MetadataUnavailable));
+            }
             let row = self.table.get(&ledger_key(LEDGER));
             let found = row.map(|row| Box::new(LedgerMetadata::decode(&row.value).unwrap()));
             let at = self.network.now + Duration::from_micros(self.rng.random_range(0..3_000));
             self.network.at(at, Message::VerifiedAdd(call, found));
             return;
         }
-        let result = self.bookies[call.position].add(&call.request);
+        let result = self.bookies[index].add(&call.request);
         self.answer_add(&call, result);
     }
 
     fn add_verified(&mut self, call: AddCall, metadata: Option<&LedgerMetadata>) {
-        let bookie = &mut self.bookies[call.position];
+        let index = self.index_of(&call.member).unwrap();
+        if self.is_dead(index) {
+            return;
+        }
+        let bookie = &mut self.bookies[index];
         let result = bookie
             .verify(LEDGER, metadata)
             .and_then(|()| bookie.add(&call.request));
@@ -359,7 +449,7 @@ impl World {
         member: &hulse_proto::ledger::Member,
         ask: BookieAsk,
     ) {
-        let Some(index) = self.bookies.iter().position(|b| b.member() == member) else {
+        let Some(index) = self.index_of(member).filter(|index| !self.is_dead(*index)) else {
             return;
         };
         let bookie = &mut self.bookies[index];
@@ -382,9 +472,11 @@ impl World {
             BookieAsk::Add(request) => {
                 let result = bookie.add(&request);
                 let entry = request.entry.header().entry;
+                let from = member.clone();
                 Box::new(move || RecoveryEvent::Added {
                     position,
                     entry,
+                    from: from.clone(),
                     result: result.clone(),
                 })
             }

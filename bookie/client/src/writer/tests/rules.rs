@@ -4,105 +4,13 @@ use std::time::Duration;
 
 use hulse_proto::bookie::BookieError;
 use hulse_proto::error::Fate;
-use hulse_proto::id::{CellId, EntryId, FenceToken, Incarnation, LedgerId};
+use hulse_proto::id::{CellId, EntryId, Incarnation, LedgerId};
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::{AddCall, AddTag, WriterConfig, WriterCore, WriterEffect, WriterEvent};
-use crate::tests::{data, open_metadata};
-use crate::{AppendError, ClientConfig, NotWritten, WriterEnd};
-
-const LEDGER: LedgerId = LedgerId(1);
-
-struct Bench {
-    core: WriterCore,
-    now: Duration,
-    sent: Vec<AddCall>,
-    confirmed: Vec<u64>,
-    failed: Vec<(u64, AppendError)>,
-    ended: Option<WriterEnd>,
-    other: Vec<WriterEffect>,
-}
-
-impl Bench {
-    fn new(ensemble: u32, write: u32, ack: u32) -> Self {
-        let metadata = open_metadata(ensemble, write, ack);
-        let config = ClientConfig::new(metadata.quorums);
-        Self {
-            core: WriterCore::new(WriterConfig::new(
-                CellId::default(),
-                LEDGER,
-                &metadata,
-                &config,
-            )),
-            now: Duration::ZERO,
-            sent: Vec::new(),
-            confirmed: Vec::new(),
-            failed: Vec::new(),
-            ended: None,
-            other: Vec::new(),
-        }
-    }
-
-    fn event(&mut self, event: WriterEvent) {
-        let mut effects = Vec::new();
-        self.core.on_event(self.now, event, &mut effects);
-        for effect in effects {
-            match effect {
-                WriterEffect::Send(call) => self.sent.push(call),
-                WriterEffect::Confirmed { entry } => self.confirmed.push(entry.0),
-                WriterEffect::Failed { entry, error } => self.failed.push((entry.0, error)),
-                WriterEffect::Ended(end) => self.ended = Some(end),
-                other => self.other.push(other),
-            }
-        }
-    }
-
-    fn append(&mut self, count: u64) {
-        for _ in 0..count {
-            let offset = self.core.appended_end().0;
-            self.event(WriterEvent::Append(data(offset, offset as u8)));
-        }
-    }
-
-    /// The last add of an entry to a position.
-    fn tag(&self, entry: u64, position: usize) -> AddTag {
-        self.sent
-            .iter()
-            .map(AddCall::tag)
-            .rfind(|tag| tag.entry.0 == entry && tag.position == position)
-            .unwrap()
-    }
-
-    fn answer(&mut self, entry: u64, position: usize, result: Result<(), BookieError>) {
-        let tag = self.tag(entry, position);
-        self.event(WriterEvent::Answer { tag, result });
-    }
-
-    fn ack(&mut self, entry: u64, position: usize) {
-        self.answer(entry, position, Ok(()));
-    }
-
-    fn pass(&mut self, time: Duration) {
-        let until = self.now + time;
-        while let Some(at) = self.core.next_wakeup().filter(|at| *at <= until) {
-            self.now = at.max(self.now);
-            self.event(WriterEvent::Tick);
-        }
-        self.now = until;
-    }
-}
-
-fn fenced() -> BookieError {
-    BookieError::Fenced {
-        ledger: LEDGER,
-        token: FenceToken(3),
-    }
-}
-
-fn busy() -> BookieError {
-    BookieError::Busy { queued_bytes: 1 }
-}
+use super::{Bench, LEDGER, busy, fenced};
+use crate::writer::{AddTag, WriterEffect, WriterEvent};
+use crate::{AppendError, NotWritten, WriterEnd};
 
 #[test]
 fn entry_goes_to_its_write_set_with_the_confirmed_end_of_its_time() {
@@ -257,12 +165,27 @@ fn entry_unconfirmed_for_too_long_ends_the_writer_with_unknown_outcome() {
 }
 
 #[test]
-fn useless_members_end_the_writer_only_below_the_ack_quorum() {
+fn useless_only_member_ends_the_writer_at_once() {
+    let mut bench = Bench::new(1, 1, 1);
+    bench.append(1);
+    bench.answer(0, 0, Err(BookieError::Limbo { ledger: LEDGER }));
+    assert!(matches!(
+        bench.ended,
+        Some(WriterEnd::OutcomeUnknown { .. })
+    ));
+    let surveys = |effect: &WriterEffect| matches!(effect, WriterEffect::Survey);
+    assert!(
+        !bench.other.iter().any(surveys),
+        "an ensemble of one is not changed"
+    );
+}
+
+#[test]
+fn useless_members_of_three_are_waited_for_until_the_deadline() {
     let limbo = || BookieError::Limbo { ledger: LEDGER };
     let mut bench = Bench::new(3, 3, 2);
     bench.append(1);
     bench.answer(0, 0, Err(limbo()));
-    assert!(bench.ended.is_none());
     bench.append(1);
     assert!(
         bench
@@ -271,6 +194,9 @@ fn useless_members_end_the_writer_only_below_the_ack_quorum() {
             .all(|call| call.tag().entry.0 == 0 || call.position != 0)
     );
     bench.answer(0, 1, Err(limbo()));
+    assert!(bench.ended.is_none());
+    assert!(matches!(bench.other[..], [WriterEffect::Survey]));
+    bench.pass(Duration::from_secs(11));
     assert!(matches!(
         bench.ended,
         Some(WriterEnd::OutcomeUnknown { .. })
