@@ -20,7 +20,7 @@ pub(crate) fn run(command: &ConfigCommand, globals: &Globals, output: Output) ->
             }
         }
         ConfigCommand::Check => {
-            with_flags(globals, Vec::new())?;
+            for_standalone(globals, Vec::new())?;
             output.say("the configuration is valid");
             Ok(())
         }
@@ -48,4 +48,19 @@ pub(crate) fn with_flags(
         flags,
     };
     Ok(load(sources)?)
+}
+
+/// As [`with_flags`], for a standalone server: the only one there is now.
+///
+/// # Errors
+/// Also what one process alone cannot do.
+pub(crate) fn for_standalone(
+    globals: &Globals,
+    flags: Vec<(&'static str, &'static str, String)>,
+) -> Result<Loaded, Failure> {
+    let loaded = with_flags(globals, flags)?;
+    loaded.check_standalone().map_err(|faults| {
+        Failure::from(faults).next("set each key of broker.replication to 1, or leave it out")
+    })?;
+    Ok(loaded)
 }

@@ -90,6 +90,28 @@ impl Loaded {
             .find(|layer| value_at(&layer.values, path).is_some())
             .map_or(Place::Default, |layer| layer.place_of(path))
     }
+
+    /// Judges whether a standalone server can be what is asked.
+    ///
+    /// # Errors
+    /// Every value it cannot meet, each with its place.
+    pub(crate) fn check_standalone(&self) -> Result<(), ConfigFaults> {
+        self.refuse(self.config.validate_standalone())
+    }
+
+    /// Places each fault of the merged values; fine when there is none.
+    fn refuse(&self, faults: Vec<(&'static str, String)>) -> Result<(), ConfigFaults> {
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let placed = faults.into_iter().map(|(path, why)| ConfigFault {
+            place: self.origin(path),
+            name: path.to_owned(),
+            why,
+            nearest: None,
+        });
+        Err(ConfigFaults(placed.collect()))
+    }
 }
 
 /// Reads every layer and answers the merged configuration.
@@ -137,21 +159,8 @@ fn merge(layers: Vec<Layer>) -> Result<Loaded, ConfigFaults> {
         }])
     })?;
     let loaded = Loaded { config, layers };
-    let faults: Vec<ConfigFault> = loaded
-        .config
-        .validate()
-        .into_iter()
-        .map(|(path, why)| ConfigFault {
-            place: loaded.origin(path),
-            name: path.to_owned(),
-            why,
-            nearest: None,
-        })
-        .collect();
-    if faults.is_empty() {
-        return Ok(loaded);
-    }
-    Err(ConfigFaults(faults))
+    loaded.refuse(loaded.config.validate())?;
+    Ok(loaded)
 }
 
 fn defaults() -> Figment {

@@ -169,6 +169,24 @@ impl Config {
         }
     }
 
+    /// What one process alone cannot do, as [`Config::validate`] tells it: it has one bookie, so an entry that needs more would wait
+    /// for ever.
+    pub(crate) fn validate_standalone(&self) -> Vec<(&'static str, String)> {
+        let replication = &self.broker.replication;
+        [
+            ("broker.replication.ensemble", replication.ensemble),
+            ("broker.replication.write_quorum", replication.write_quorum),
+            ("broker.replication.ack_quorum", replication.ack_quorum),
+        ]
+        .into_iter()
+        .filter(|(_, copies)| *copies > 1)
+        .map(|(path, copies)| {
+            let why = format!("{copies} bookies are asked for, and a standalone server has one");
+            (path, why)
+        })
+        .collect()
+    }
+
     /// What no single key can show: every fault, as (key, words).
     pub(crate) fn validate(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();

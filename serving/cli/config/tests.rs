@@ -171,6 +171,19 @@ fn value_outside_its_bounds_or_of_the_wrong_kind_is_refused() {
 }
 
 #[test]
+fn replication_above_one_is_valid_but_not_for_a_standalone_server() {
+    let loaded =
+        from_text("[broker.replication]\nensemble = 3\nwrite_quorum = 2\nack_quorum = 1\n")
+            .unwrap();
+    let told = loaded.check_standalone().unwrap_err().to_string();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 2, "{told}");
+    assert!(lines[0].contains(":2: broker.replication.ensemble: 3 bookies"));
+    assert!(lines[1].contains(":3: broker.replication.write_quorum: 2 bookies"));
+    assert!(from_text("").unwrap().check_standalone().is_ok());
+}
+
+#[test]
 fn later_layer_wins_and_the_origin_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("hulse.toml");

@@ -38,7 +38,7 @@ use super::seams::{
 };
 use super::{failures, logging, signals};
 use crate::arguments::{Globals, Standalone};
-use crate::commands::config::with_flags;
+use crate::commands::config::for_standalone;
 use crate::config::{Config, SyncMode};
 use crate::failure::{Code, Failure, Stop};
 use crate::output::Output;
@@ -60,7 +60,7 @@ const TAIL_BYTES_MAX: u64 = 64 << 20;
 /// It cannot start, or its storage failed.
 pub(crate) fn run(standalone: &Standalone, globals: &Globals, output: Output) -> Result<(), Stop> {
     let began = Instant::now();
-    let config = with_flags(globals, flags(standalone))?.config;
+    let config = for_standalone(globals, flags(standalone))?.config;
     logging::of_server(&config, globals.verbose, output);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
