@@ -66,7 +66,7 @@ pub(crate) struct Globals {
     /// Same as --output json
     #[arg(short = 'j', global = true, help_heading = "Globals")]
     pub(crate) json: bool,
-    /// Give up a request after this long
+    /// Give up a request, or a record that is not stored, after this long
     #[arg(
         long,
         global = true,

@@ -161,6 +161,16 @@ impl Failure {
         self
     }
 
+    /// One more line of why.
+    #[must_use]
+    pub(crate) fn also(mut self, why: impl fmt::Display) -> Self {
+        if !self.why.is_empty() {
+            self.why.push('\n');
+        }
+        self.why.push_str(&why.to_string());
+        self
+    }
+
     /// Which object is meant.
     #[must_use]
     pub(crate) fn object(mut self, object: impl fmt::Display) -> Self {

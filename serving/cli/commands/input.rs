@@ -40,6 +40,7 @@ impl<R: AsyncRead + Unpin> Records<R> {
     }
 
     /// The next record without its end; `None` after the last. What stands behind the last end is a record, unless it is empty.
+    /// Cancel-safe: what was read stays.
     ///
     /// # Errors
     /// The stream fails, or a record is longer than any may be.
@@ -89,6 +90,11 @@ impl<R: AsyncRead + Unpin> Records<R> {
             .why(why)
             .object(self.place())
             .next(next)
+    }
+
+    /// How many were found so far, also one that was too long.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
     }
 
     /// Names the record that was read last.

@@ -9,4 +9,5 @@ mod input;
 pub(crate) mod ledgers;
 pub(crate) mod produce;
 pub(crate) mod session;
+mod tickets;
 pub(crate) mod topics;

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hulse_proto::error::ErrorKind;
 use hulse_sdk::{Acks, Compression, Producer, Record};
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 
 use super::input::Records;
 use super::session::Session;
+use super::tickets::Tickets;
 use crate::arguments;
 use crate::failure::{Code, Failure, Stop};
 use crate::format::{Scanned, Scanner, split_header};
@@ -130,11 +132,20 @@ pub(crate) async fn run(session: Session<'_>, produce: &arguments::Produce) -> R
         .producer(&produce.topic)
         .acks(produce.acks.into())
         .compression(produce.compression.into())
+        .delivery_timeout(session.globals.timeout.0)
         .build()
         .await
         .map_err(|error| Failure::from_sdk("cannot produce", &produce.topic, &error))?;
-    let pace = produce.rate.map(Pace::new);
-    let sent = match &produce.file {
+    let mut sending = Sending {
+        producer: &producer,
+        scanner: &scanner,
+        additions: &additions,
+        pace: produce.rate.map(Pace::new),
+        tickets: Tickets::default(),
+        sent: 0,
+        read: 0,
+    };
+    let ended = match &produce.file {
         Some(path) => {
             let name = path.display().to_string();
             let file = tokio::fs::File::open(path).await.map_err(|error| {
@@ -143,18 +154,21 @@ pub(crate) async fn run(session: Session<'_>, produce: &arguments::Produce) -> R
                     .object(&name)
                     .next("look at --file")
             })?;
-            let records = Records::new(file, name, scanner.end());
-            send_all(&producer, &scanner, &additions, records, pace).await
+            sending.all(Records::new(file, name, scanner.end())).await
         }
         None => {
             let records = Records::new(tokio::io::stdin(), "standard input", scanner.end());
-            send_all(&producer, &scanner, &additions, records, pace).await
+            sending.all(records).await
         }
     };
     // What was queued before a failure is still sent: it was read from the input and will not be read again.
     let closed = producer.close().await;
-    let sent = sent?;
-    closed.map_err(|error| not_stored(&producer, &error))?;
+    let (sent, read) = (sending.sent, sending.read);
+    // The first record's own words tell more than those of the producer as a whole.
+    let stored = sending.tickets.finish().and(closed);
+    ended
+        .and_then(|()| stored.map_err(|error| not_stored(&producer, &error)))
+        .map_err(|failure| failure.also(counts(&producer, read)))?;
     let (records, word) = (
         if sent == 1 { "record" } else { "records" },
         match produce.acks {
@@ -171,44 +185,85 @@ pub(crate) async fn run(session: Session<'_>, produce: &arguments::Produce) -> R
 }
 
 fn not_stored(producer: &Producer, error: &hulse_sdk::Error) -> Failure {
-    let stats = producer.stats();
-    let what = format!(
-        "{} of {} records were not confirmed",
-        grouped(stats.records_failed.max(error.lost_tickets())),
-        grouped(stats.records_stored + stats.records_failed)
-    );
-    Failure::from_sdk(what, producer.topic(), error)
+    let what = match error.possibly_written() {
+        true => "records were not confirmed",
+        false => "records were not stored",
+    };
+    let failure = Failure::from_sdk(what, producer.topic(), error);
+    match error.kind() {
+        // Somebody did answer when the producer was made.
+        ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => {
+            failure.next("look at the server's log and /readyz; --timeout gives it more time")
+        }
+        _ => failure,
+    }
 }
 
-async fn send_all<R: AsyncRead + Unpin>(
-    producer: &Producer,
-    scanner: &Scanner,
-    additions: &Additions,
-    mut records: Records<R>,
-    mut pace: Option<Pace>,
-) -> Result<u64, Failure> {
-    let mut sent = 0;
-    while let Some(text) = records.next().await? {
-        let scanned = scanner
-            .record(&text)
-            .map_err(|why| records.wrong(&why, "look at the input, or change -f"))?;
-        if let Some(pace) = &mut pace {
-            pace.next().await;
-        }
-        match producer.send(additions.record(scanned)).await {
-            // Failures of dropped tickets come with close(), which counts them.
-            Ok(ticket) => drop(ticket),
-            Err(error) => {
-                return Err(Failure::from_sdk(
-                    "cannot send a record",
-                    producer.topic(),
-                    &error,
-                ));
-            }
-        }
-        sent += 1;
+/// How many records of the input have which fate.
+fn counts(producer: &Producer, read: u64) -> String {
+    let stored = producer.stats().records_stored.min(read);
+    format!(
+        "records read: {}, stored: {}, not stored: {}",
+        grouped(read),
+        grouped(stored),
+        grouped(read - stored)
+    )
+}
+
+/// Records on their way from the input to the topic.
+struct Sending<'a> {
+    producer: &'a Producer,
+    scanner: &'a Scanner,
+    additions: &'a Additions,
+    pace: Option<Pace>,
+    tickets: Tickets,
+    /// Records that the producer took.
+    sent: u64,
+    /// Records of the input so far, also the one that was refused.
+    read: u64,
+}
+
+impl Sending<'_> {
+    /// Sends what is read until the input ends. A record that fails ends it too: what stands behind it is not read any more.
+    async fn all<R: AsyncRead + Unpin>(&mut self, mut records: Records<R>) -> Result<(), Failure> {
+        let ended = self.each(&mut records).await;
+        self.read = records.count();
+        ended
     }
-    Ok(sent)
+
+    async fn each<R: AsyncRead + Unpin>(
+        &mut self,
+        records: &mut Records<R>,
+    ) -> Result<(), Failure> {
+        loop {
+            let many = self.tickets.are_many();
+            let text = tokio::select! {
+                biased;
+                fate = self.tickets.next() => {
+                    fate.map_err(|error| not_stored(self.producer, &error))?;
+                    continue;
+                }
+                text = records.next(), if !many => text?,
+            };
+            let Some(text) = text else {
+                return Ok(());
+            };
+            let scanned = self
+                .scanner
+                .record(&text)
+                .map_err(|why| records.wrong(&why, "look at the input, or change -f"))?;
+            if let Some(pace) = &mut self.pace {
+                pace.next().await;
+            }
+            let queued = self.producer.send(self.additions.record(scanned)).await;
+            let ticket = queued.map_err(|error| {
+                let object = format!("{}, for {}", records.place(), self.producer.topic());
+                Failure::from_sdk("cannot send a record", object, &error)
+            })?;
+            self.tickets.push(ticket);
+            self.sent += 1;
+        }
+    }
 }
 
 #[cfg(test)]
