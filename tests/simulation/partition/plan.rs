@@ -235,6 +235,9 @@ fn holds(world: &World, bookie: &tests_harness::SimBookie, ledger: LedgerId) -> 
     let Some(member) = bookie.member() else {
         return false;
     };
+    if !world.store.names(ledger.0, member.incarnation) {
+        return false;
+    }
     let read = ReadRequest {
         to: Address {
             cell: world.cell,

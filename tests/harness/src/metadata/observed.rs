@@ -1,6 +1,6 @@
 //! The store itself, and the oracle that looks at every committed change of a ledger or a partition (storage.md M1–M4).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use bookie_metadata::{
     Txn, TxnOutcome, Versioned, WatchStream,
 };
 use bytes::Bytes;
+use hulse_proto::id::Incarnation;
 use hulse_proto::ledger::{LedgerMetadata, LedgerState};
 use hulse_proto::wire::metadata::Partition;
 use prost::Message;
@@ -25,6 +26,8 @@ pub struct ObservedStore {
     /// Ledgers as last seen; `None`: removed, for ever.
     ledgers: Mutex<BTreeMap<String, Option<LedgerMetadata>>>,
     partitions: Mutex<BTreeMap<String, Partition>>,
+    /// Members that a ledger's metadata named last, of removed ledgers too.
+    named: Mutex<BTreeMap<u64, BTreeSet<Incarnation>>>,
 }
 
 impl ObservedStore {
@@ -36,7 +39,17 @@ impl ObservedStore {
             violations,
             ledgers: Mutex::default(),
             partitions: Mutex::default(),
+            named: Mutex::default(),
         }
+    }
+
+    /// Whether the ledger's metadata named this member when they were written last: a member that was replaced keeps stray copies
+    /// which a deletion does not reach (storage.md S1).
+    pub fn names(&self, ledger: u64, member: Incarnation) -> bool {
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        named
+            .get(&ledger)
+            .is_some_and(|members| members.contains(&member))
     }
 
     /// Every ledger that exists, as last written.
@@ -78,6 +91,13 @@ impl ObservedStore {
             let end = after.closed.map(|closed| closed.end.0);
             let (state, token) = (after.state, after.recovery_token);
             trace!(self.trace, "{key} is {state:?} token {token} end {end:?}");
+            if let Some(number) = key.rsplit('/').next().and_then(|n| n.parse().ok()) {
+                let fragments = after.fragments.iter();
+                let members = fragments.flat_map(|fragment| &fragment.ensemble);
+                let members = members.map(|member| member.incarnation).collect();
+                let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+                named.insert(number, members);
+            }
         } else {
             trace!(self.trace, "{key} is removed");
         }
