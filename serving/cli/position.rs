@@ -38,7 +38,8 @@ pub(crate) struct Position {
 
 /// The forms, for the help pages.
 pub(crate) const HELP: &str = "\
-Positions: start | end | N offset | -N the last N | +N skip N from the start | N:M N: :M :end ranges (end exclusive)
+Positions: start (earliest, beginning) | end (latest)
+           N offset | -N the last N | +N skip N from the start | N:M N: :M :end ranges (end exclusive)
            @TIME | @TIME:TIME, where TIME is 2013-01-31, 2013-01-31T10:00:00Z, seconds or ms since 1970, or -15m";
 
 impl Place {
@@ -87,8 +88,8 @@ fn number(text: &str) -> Option<u64> {
 
 fn place(text: &str) -> Option<Place> {
     match text {
-        "start" | "beginning" => return Some(Place::Start),
-        "end" => return Some(Place::End),
+        "start" | "beginning" | "earliest" => return Some(Place::Start),
+        "end" | "latest" => return Some(Place::End),
         _ => {}
     }
     if let Some(records) = text.strip_prefix('-') {
@@ -137,14 +138,15 @@ impl FromStr for Position {
                 Ok,
             );
         }
-        range(text, place).map_or_else(
-            || {
-                refused(format!(
-                    "{text:?} is no position; write start, end, N, -N, +N, N:M or @TIME"
-                ))
-            },
-            Ok,
-        )
+        if let Some(position) = range(text, place) {
+            return Ok(position);
+        }
+        if range(text, time).is_some() {
+            return refused(format!("{text:?} is a time; write @{text}"));
+        }
+        refused(format!(
+            "{text:?} is no position; write start, end, N, -N, +N, N:M or @TIME"
+        ))
     }
 }
 
@@ -163,7 +165,7 @@ fn range(text: &str, parse: impl Fn(&str) -> Option<Place>) -> Option<Position> 
         let until = match right {
             "" if left.is_empty() => return None,
             "" => None,
-            "end" => Some(Place::End),
+            "end" | "latest" => Some(Place::End),
             right => Some(parse(right)?),
         };
         Some(Position { from, until })
@@ -180,6 +182,10 @@ mod tests {
         for (text, from, until) in [
             ("start", Start, None),
             ("end", End, None),
+            ("earliest", Start, None),
+            ("beginning", Start, None),
+            ("latest", End, None),
+            ("5:latest", At(5), Some(End)),
             ("7", At(7), None),
             ("-7", BeforeEnd(7), None),
             ("+7", AfterStart(7), None),
@@ -217,6 +223,8 @@ mod tests {
             ("--3", "no position"),
             ("1:x", "no position"),
             ("99999999999999999999", "no position"),
+            ("-15m", "write @-15m"),
+            ("2013-01-31", "write @2013-01-31"),
             ("@yesterday", "no time"),
             ("@-15", "no time"),
             ("msgid:7", "subscriptions"),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::select_all;
+use hulse_proto::error::Reason;
 use hulse_proto::time::WallClock as _;
 use hulse_sdk::{Client, Offset, ReadRecord, Reader, Start};
 
@@ -80,7 +81,12 @@ pub(crate) async fn run(session: Session<'_>, consume: &arguments::Consume) -> R
             (index, Some(Err(error))) => {
                 write(&mut out)?;
                 let topic = open[index].reader.topic().to_owned();
-                let failure = Failure::from_sdk("cannot read on", &topic, &error);
+                let object = match error.reason() {
+                    Some(Reason::OffsetOutOfRange) => outside(&client, &topic, consume).await,
+                    _ => None,
+                };
+                let object = object.unwrap_or_else(|| topic.clone());
+                let failure = Failure::from_sdk("cannot read on", object, &error);
                 if !error.is_retryable() || consume.exit {
                     return Err(failure.into());
                 }
@@ -238,6 +244,35 @@ async fn begin(
     }))
 }
 
+/// Names the partitions in which the wanted offset does not exist; `None` where that is not what is wrong, or nobody can tell.
+async fn outside(client: &Client, topic: &str, consume: &arguments::Consume) -> Option<String> {
+    let position = consume.offset?;
+    let Place::At(offset) = position.from else {
+        return None;
+    };
+    let now_ms = SystemClock.now_ms();
+    // From the start, so that each range tells its partition's own bounds.
+    let bounds = Position {
+        from: Place::Start,
+        until: Some(Place::End),
+    };
+    let bounds = ranges(client, topic, consume, bounds, now_ms).await.ok()?;
+    name_outside(topic, offset, &bounds)
+}
+
+fn name_outside(topic: &str, offset: u64, bounds: &[Range]) -> Option<String> {
+    let names: Vec<String> = bounds
+        .iter()
+        .filter(|range| !(range.start..=range.end).contains(&offset))
+        .map(|range| format!("{} ({} to {})", range.partition, range.start, range.end))
+        .collect();
+    match &names[..] {
+        [] => None,
+        [only] => Some(format!("{topic}, partition {only}")),
+        _ => Some(format!("{topic}, partitions {}", names.join(", "))),
+    }
+}
+
 /// Offsets of a range in one partition.
 #[derive(Debug, Clone, Copy)]
 struct Range {
@@ -309,4 +344,26 @@ async fn ranges(
         });
     }
     Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offset_outside_is_blamed_on_the_partitions_that_do_not_hold_it() {
+        let bounds = [(0, 0, 9), (1, 0, 3), (4, 5, 9)].map(|(partition, start, end)| Range {
+            partition,
+            start,
+            end,
+            high_watermark: end,
+        });
+        let named = |offset| name_outside("t", offset, &bounds);
+        assert_eq!(named(7).as_deref(), Some("t, partition 1 (0 to 3)"));
+        assert_eq!(
+            named(4).as_deref(),
+            Some("t, partitions 1 (0 to 3), 4 (5 to 9)")
+        );
+        assert_eq!(name_outside("t", 9, &bounds[..1]), None);
+    }
 }

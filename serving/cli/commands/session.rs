@@ -28,12 +28,18 @@ impl Session<'_> {
     /// The address is wrong, or nobody listens there.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         let server = self.globals.server.as_str();
-        self.knock()?;
-        Client::builder(server)
+        // First, because it judges the address; it dials nobody yet.
+        let client = Client::builder(server)
             .client_id(format!("hulse-cli/{}", env!("CARGO_PKG_VERSION")))
             .request_timeout(self.globals.timeout.0)
             .build()
-            .map_err(|error| Failure::from_sdk("cannot talk to the server", server, &error))
+            .map_err(|error| {
+                Failure::from_sdk("cannot talk to the server", server, &error).next(
+                    "--server HOST:PORT, or HULSE_SERVER; the port of clients is 7400 by default",
+                )
+            })?;
+        self.knock()?;
+        Ok(client)
     }
 
     /// Connects to any of the servers and hangs up.
@@ -45,7 +51,8 @@ impl Session<'_> {
             let authority = authority.trim();
             let authority = authority
                 .split_once("://")
-                .map_or(authority, |(_, rest)| rest);
+                .map_or(authority, |(_, rest)| rest)
+                .trim_end_matches('/');
             match authority.to_socket_addrs() {
                 Err(error) => why = format!("{authority}: {error}"),
                 Ok(addresses) => {

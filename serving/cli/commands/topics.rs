@@ -1,5 +1,8 @@
 //! `hulse topics`: list, create, describe, delete, add partitions.
 
+use std::time::Duration;
+
+use futures::future::join_all;
 use hulse_sdk::{Admin, Topic};
 use serde::Serialize;
 
@@ -9,6 +12,11 @@ use crate::arguments::Topics;
 use crate::failure::{Failure, Stop};
 use crate::format::date;
 use crate::output::{Shape, Table, bytes, grouped};
+
+/// Partitions that `describe` opens at most to tell their offsets.
+const OPENED_MAX: usize = 64;
+/// Longest wait for them.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A topic as it is shown.
 #[derive(Debug, Clone, Serialize)]
@@ -130,8 +138,17 @@ fn partition_table(topic: &TopicView) -> Table {
         table.row(vec![
             partition.partition.to_string(),
             partition.owner.clone(),
-            partition.leader_epoch.to_string(),
-            or_dash(partition.log_start, grouped),
+            or_dash(
+                Some(partition.leader_epoch).filter(|epoch| *epoch > 0),
+                |epoch| epoch.to_string(),
+            ),
+            or_dash(
+                // Both are known once it is open; before, 0 would say more than anybody knows.
+                partition
+                    .log_start
+                    .filter(|_| partition.high_watermark.is_some()),
+                grouped,
+            ),
             or_dash(partition.high_watermark, grouped),
             or_dash(partition.stored_bytes, bytes),
             state,
@@ -194,10 +211,28 @@ fn partitions_of(count: u32) -> String {
     }
 }
 
+/// Asks the owners of partitions that are not open where these end, which opens them. True when any was asked; what an owner does not
+/// tell is shown as unknown, so no answer is looked at.
+async fn open(admin: &Admin, topic: &Topic) -> bool {
+    let closed = topic
+        .partition
+        .iter()
+        .filter(|partition| partition.high_watermark.is_none() && partition.fault.is_none());
+    let asked: Vec<_> = closed
+        .take(OPENED_MAX)
+        .map(|partition| admin.offsets(&topic.name, partition.index, None))
+        .collect();
+    let any = !asked.is_empty();
+    let _ = tokio::time::timeout(OPEN_WAIT_MAX, join_all(asked)).await;
+    any
+}
+
 async fn describe(session: Session<'_>, admin: &Admin, topic: &str) -> Result<(), Stop> {
-    let described = admin.describe_topic(topic).await;
-    let described =
-        described.map_err(|error| Failure::from_sdk("cannot describe the topic", topic, &error))?;
+    let failed = |error| Failure::from_sdk("cannot describe the topic", topic, &error);
+    let mut described = admin.describe_topic(topic).await.map_err(failed)?;
+    if open(admin, &described).await {
+        described = admin.describe_topic(topic).await.map_err(failed)?;
+    }
     let view = TopicView::from(described);
     session.output.say(&format!(
         "{}  {}  {}  id {}",
@@ -212,6 +247,34 @@ async fn describe(session: Session<'_>, admin: &Admin, topic: &str) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn partition_that_is_not_open_shows_what_is_unknown_as_dashes() {
+        let view = TopicView {
+            topic: "t".to_owned(),
+            id: String::new(),
+            partitions: 1,
+            state: "active".to_owned(),
+            created_at_ms: 0,
+            records: None,
+            stored_bytes: None,
+            partition: vec![PartitionView {
+                partition: 7,
+                owner: "b:1".to_owned(),
+                leader_epoch: 0,
+                log_start: Some(0),
+                high_watermark: None,
+                stored_bytes: None,
+                fault: None,
+            }],
+        };
+        let table = partition_table(&view).render();
+        let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(
+            row,
+            ["7", "b:1", "-", "-", "-", "-", "not", "opened", "yet"]
+        );
+    }
 
     #[test]
     fn sums_are_of_what_is_known() {
