@@ -94,6 +94,9 @@ impl Compression {
             Self::Lz4 if packed.starts_with(&LZ4_MAGIC) => {
                 let mut decoder = FrameDecoder::new(packed);
                 let out = self.drain(&mut decoder, packed.len())?;
+                if !lz4_frame_is_whole(packed) {
+                    return Err(self.damaged("the frame is cut off before its end mark"));
+                }
                 (out, decoder.get_ref().len())
             }
             Self::Lz4 => return Err(self.damaged("it does not begin with an LZ4 frame")),
@@ -169,6 +172,32 @@ impl fmt::Display for Compression {
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
         })
+    }
+}
+
+/// Whether the frame's last block is followed by its end mark and nothing else. The decoder takes a frame that stops right behind a
+/// block for a whole one, so it does not see a cut there.
+fn lz4_frame_is_whole(packed: &[u8]) -> bool {
+    const BLOCK_CHECKSUMS: u8 = 0x10;
+    const CONTENT_SIZE: u8 = 0x08;
+    const CONTENT_CHECKSUM: u8 = 0x04;
+    const DICTIONARY: u8 = 0x01;
+    let Some(flags) = packed.get(LZ4_MAGIC.len()) else {
+        return false;
+    };
+    let has = |flag: u8, bytes: usize| if flags & flag != 0 { bytes } else { 0 };
+    // Magic, flags, block size, then what the flags name, then the header's checksum.
+    let mut at = LZ4_MAGIC.len() + 2 + has(CONTENT_SIZE, 8) + has(DICTIONARY, 4) + 1;
+    loop {
+        let Some(size) = packed.get(at..).and_then(|rest| rest.first_chunk::<4>()) else {
+            return false;
+        };
+        at += size.len();
+        // The highest bit tells a block that is not compressed.
+        match u32::from_le_bytes(*size) & 0x7fff_ffff {
+            0 => return at + has(CONTENT_CHECKSUM, 4) == packed.len(),
+            block => at += block as usize + has(BLOCK_CHECKSUMS, 4),
+        }
     }
 }
 

@@ -91,3 +91,21 @@ proptest! {
         }
     }
 }
+
+/// Found by the property above: the decoder alone takes a frame without its end mark for a whole one.
+#[test]
+fn decode_rejects_an_lz4_frame_without_its_end_mark() {
+    let records = [Record {
+        offset_delta: 0,
+        timestamp: 0,
+        key: None,
+        value: None,
+        headers: vec![],
+    }];
+    let batch = build(Compression::Lz4, &records, None);
+    assert!(decode(&batch).is_ok());
+    for cut in 1..8 {
+        let cut = batch[..batch.len() - cut].to_vec();
+        assert!(decode(&resealed(cut)).is_err());
+    }
+}
