@@ -5,7 +5,7 @@
 //!    compares the owner's key, and deleted with that same transaction, so that no ledger is ever left without a link.
 //! 2. One snapshot at a time; its chunks are appended one right after the other.
 
-use bookie_client::{CreateError, LedgerWriter, NewLedger};
+use bookie_client::{CreateError, DeleteError, LedgerWriter, NewLedger, RecoverError};
 use bookie_metadata::{Compare, Txn};
 use futures::future::try_join_all;
 use hulse_proto::entry::{EntryClass, EntryKind, Envelope, NewEntry};
@@ -126,12 +126,19 @@ impl StateWriter {
             let Some((oldest, next)) = pair else {
                 return Ok(());
             };
-            let later = |fault| Err(SnapshotError::Later(fault));
             if let Err(error) = with.client.recover(oldest, self.only_guard()).await {
-                return later(storage_fault::recover(oldest, &error));
+                let fault = storage_fault::recover(oldest, &error);
+                // A failed guard says that somebody else owns the partition (storage.md P5).
+                return Err(match error {
+                    RecoverError::Conflict(_) => SnapshotError::Lost(fault),
+                    _ => SnapshotError::Later(fault),
+                });
             }
             let unlink = self.guarded(self.chain.unlink_before(next));
             if let Err(error) = with.client.delete(oldest, unlink).await {
+                if let DeleteError::Conflict(_) = error {
+                    return Err(SnapshotError::Lost(storage_fault::delete(&error)));
+                }
                 // Marked and unlinked, or not at all: reload decides what is left to do next time.
                 tracing::debug!(partition = %self.partition, ledger = %oldest, %error, "old state ledger stays for now");
                 let reloaded = self.chain.reload(&*with.metadata, newest).await;
