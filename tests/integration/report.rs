@@ -1,20 +1,8 @@
 //! Words for the summary that `tests/run` prints.
 
-use std::io::Write;
 use std::path::PathBuf;
 
-/// Adds a line to the summary and prints it.
-pub(crate) fn report(line: &str) {
-    println!("{line}");
-    if let Some(path) = std::env::var_os("HULSE_TEST_REPORT") {
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path);
-        file.and_then(|mut file| writeln!(file, "{line}"))
-            .expect("the report file can be written");
-    }
-}
+pub(crate) use tests_harness::report;
 
 /// Where `tests/run` puts what tests read.
 pub(crate) fn input(name: &str) -> Option<PathBuf> {
