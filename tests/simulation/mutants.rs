@@ -1,6 +1,7 @@
 //! Rules switched off, one at a time: the oracles must see each within a few seeds, or they see nothing.
 
-use tests_harness::{Lie, Run, Suite};
+use hulse_proto::mutant::Mutant;
+use tests_harness::{Run, Suite};
 
 use crate::{ledger, partition};
 
@@ -18,7 +19,7 @@ fn suite(name: &'static str, run: fn(u64, bool) -> Run) -> Suite {
 #[test]
 fn ack_before_sync_is_found_at_the_ledger() {
     suite("ack_before_sync_is_found_at_the_ledger", |seed, whole| {
-        ledger::run_with(seed, whole, Some(Lie::AckBeforeSync))
+        ledger::run_with(seed, whole, Some(Mutant::AckBeforeSync))
     })
     .finds(BUDGET);
 }
@@ -27,7 +28,7 @@ fn ack_before_sync_is_found_at_the_ledger() {
 fn ack_before_sync_is_found_at_the_partition() {
     suite(
         "ack_before_sync_is_found_at_the_partition",
-        |seed, whole| partition::run_with(seed, whole, Some(Lie::AckBeforeSync)),
+        |seed, whole| partition::run_with(seed, whole, Some(Mutant::AckBeforeSync)),
     )
     .finds(BUDGET);
 }
@@ -35,15 +36,7 @@ fn ack_before_sync_is_found_at_the_partition() {
 #[test]
 fn forgotten_fence_is_found() {
     suite("forgotten_fence_is_found", |seed, whole| {
-        ledger::run_with(seed, whole, Some(Lie::FenceForgotten))
-    })
-    .finds(BUDGET);
-}
-
-#[test]
-fn negative_without_fence_is_found() {
-    suite("negative_without_fence_is_found", |seed, whole| {
-        ledger::run_with(seed, whole, Some(Lie::NegativeWithoutFence))
+        ledger::run_with(seed, whole, Some(Mutant::FenceForgotten))
     })
     .finds(BUDGET);
 }

@@ -28,7 +28,7 @@ async fn cluster(quorums: Quorums, roll_bytes: u64) -> Arc<Cluster> {
         whole_trace: true,
         quorums,
         bookies: quorums.ensemble,
-        lie: None,
+        mutant: None,
     };
     let world = Arc::new(World::new(setup));
     world.start_bookies().await;

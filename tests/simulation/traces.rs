@@ -10,16 +10,17 @@ use bytes::Bytes;
 use hulse_proto::bookie::{Address, FenceRequest, ReadClass, ReadRequest};
 use hulse_proto::id::{EntryId, FenceToken, LedgerId, Offset, OwnerEpoch, PartitionId, TopicId};
 use hulse_proto::ledger::{Fragment, LedgerKind, LedgerMetadata, Quorums, ledger_key};
+use hulse_proto::mutant::Mutant;
 use tests_harness::bookie::{Reply, Request};
 use tests_harness::network::{Delivery, Kind};
-use tests_harness::{Lie, Process, World, WorldSetup, runtime};
+use tests_harness::{Process, World, WorldSetup, runtime};
 use tokio::time::sleep;
 
 use crate::ledger::entry;
 
 const SOON: Delivery = Delivery::After(Duration::from_millis(1));
 
-fn world(bookies: u32, lie: Option<Lie>) -> Arc<World> {
+fn world(bookies: u32, mutant: Option<Mutant>) -> Arc<World> {
     let quorums = Quorums {
         ensemble: 3,
         write: 3,
@@ -30,7 +31,7 @@ fn world(bookies: u32, lie: Option<Lie>) -> Arc<World> {
         whole_trace: true,
         quorums,
         bookies,
-        lie,
+        mutant,
     }))
 }
 
@@ -79,9 +80,9 @@ fn all_is_well(world: &World) {
 
 /// T1: a fence does not reach k3, and an add that was under way reaches k3 after the recoverer has read past it.
 /// True when the writer was told that the entry is stored although the ledger ends before it.
-fn late_add_at_an_unfenced_bookie(lie: Option<Lie>) -> (bool, Arc<World>) {
+fn late_add_at_an_unfenced_bookie(mutant: Option<Mutant>) -> (bool, Arc<World>) {
     runtime().block_on(async {
-        let world = world(3, lie);
+        let world = world(3, mutant);
         world.start_bookies().await;
         let (w, r) = (Process::new("w"), Process::new("r"));
         let writer = create(&world, &w).await;
@@ -116,7 +117,7 @@ fn late_add_at_an_unfenced_bookie_is_never_confirmed() {
 
 #[test]
 fn late_add_at_an_unfenced_bookie_is_lost_without_fencing_reads() {
-    let (lost, world) = late_add_at_an_unfenced_bookie(Some(Lie::NegativeWithoutFence));
+    let (lost, world) = late_add_at_an_unfenced_bookie(Some(Mutant::ReadWithoutFence));
     assert!(
         lost,
         "the history no longer shows what it is about:\n{}",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hulse_proto::ledger::Quorums;
+use hulse_proto::mutant::Mutation;
 
 /// Limits and times of the ledger client. Values only; immutable after start.
 #[derive(Debug, Clone)]
@@ -42,6 +43,8 @@ pub struct ClientConfig {
     pub delete_deadline: Duration,
     /// Ledger numbers reserved with one transaction.
     pub id_block: u64,
+    /// For tests: a rule that is switched off.
+    pub mutation: Mutation,
 }
 
 impl ClientConfig {
@@ -65,6 +68,7 @@ impl ClientConfig {
             metadata_fresh: Duration::from_secs(1),
             delete_deadline: Duration::from_secs(20),
             id_block: 16,
+            mutation: Mutation::default(),
         }
     }
 }

@@ -32,7 +32,8 @@ pub(crate) async fn create(
         &metadata,
         NonceField::Writer,
         part(ledger),
-    );
+    )
+    .mutated(inner.config.mutation);
     match commit(&*inner.metadata, proposal, Some(deadline)).await {
         // Somebody recovered it before its creation was known here: it is not ours to write.
         Ok(Committed { metadata, .. }) if metadata.state != LedgerState::Open => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hulse_proto::id::{CellId, NodeName};
+use hulse_proto::mutant::Mutation;
 
 use crate::log::format::GROUP_BODY_BYTES_MAX;
 
@@ -86,6 +87,8 @@ pub struct NodeConfig {
     pub threads: Threads,
     /// Default: abort.
     pub on_panic: PanicHook,
+    /// For tests: a rule that is switched off. Default: none.
+    pub mutation: Mutation,
 }
 
 impl NodeConfig {
@@ -105,6 +108,7 @@ impl NodeConfig {
             verify_timeout: Duration::from_secs(3),
             threads: Threads::Dedicated { readers: 2 },
             on_panic: PanicHook::abort(),
+            mutation: Mutation::default(),
         }
     }
 

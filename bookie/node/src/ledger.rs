@@ -9,8 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hulse_proto::bookie::{BookieError, Origin};
-use hulse_proto::entry::EntryDigest;
+use hulse_proto::entry::{EntryDigest, EntryHeader};
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
+use hulse_proto::mutant::{Mutant, Mutation};
 
 use crate::index::{Runs, Slot};
 use crate::log::LimboKind;
@@ -90,15 +91,13 @@ impl LedgerState {
     }
 
     /// Judges an add by B3, B7 and B11. The disk's fullness is judged by the caller, after duplicates.
-    pub fn judge(
-        &self,
-        ledger: LedgerId,
-        origin: Origin,
-        entry: EntryId,
-        digest: EntryDigest,
-    ) -> AddVerdict {
+    pub fn judge(&self, header: &EntryHeader, origin: Origin, mutation: Mutation) -> AddVerdict {
+        let (ledger, entry, digest) = (header.ledger, header.entry, header.digest());
         if let Some(error) = self.refuses(ledger, origin, entry) {
-            return AddVerdict::Refused(error);
+            let forgets = mutation.is(Mutant::FenceForgotten);
+            if !(forgets && matches!(error, BookieError::Fenced { .. })) {
+                return AddVerdict::Refused(error);
+            }
         }
         if let Some(pending) = self.pending.get(&entry) {
             return match pending.digest == digest {

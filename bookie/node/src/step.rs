@@ -142,7 +142,8 @@ impl StepNode {
             queue_bytes_max: self.config.queue_cap(),
         };
         let identity = self.identity.of_disk();
-        self.core = NodeCore::new(identity, state, limits, self.driver.writer.room());
+        let core = NodeCore::new(identity, state, limits, self.driver.writer.room());
+        self.core = core.mutated(self.config.mutation);
     }
 
     /// Lets time pass (for adds that expire).

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hulse_proto::id::NodeName;
+use hulse_proto::mutant::Mutation;
 
 /// What one broker is told. Values only; collaborators go through constructors.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub struct BrokerConfig {
     pub ledger_roll_age: Duration,
     /// Bytes of recent entries kept in memory over all partitions.
     pub tail_cache_bytes: usize,
+    /// For tests: a rule that is switched off.
+    pub mutation: Mutation,
 }
 
 impl BrokerConfig {
@@ -49,6 +52,7 @@ impl BrokerConfig {
             ledger_roll_bytes: 1 << 30,
             ledger_roll_age: Duration::from_secs(4 * 3600),
             tail_cache_bytes: 64 << 20,
+            mutation: Mutation::default(),
         }
     }
 }

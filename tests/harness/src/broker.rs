@@ -49,6 +49,7 @@ impl SimBroker {
         config.ledger_roll_bytes = sizes.roll_bytes;
         config.ledger_roll_age = sizes.roll_age;
         config.tail_cache_bytes = sizes.tail_bytes;
+        config.mutation = world.mutation();
         let parts = PartitionsConfig {
             metadata: world.metadata(&process),
             client: world.client(&process),

@@ -29,7 +29,7 @@ pub mod truth;
 pub mod violations;
 pub mod world;
 
-pub use bookie::{Lie, PowerLoss, SimBookie};
+pub use bookie::{PowerLoss, SimBookie};
 pub use broker::{BrokerSizes, Cluster, SimBroker};
 pub use crash_point::{CrashPoint, Hits};
 pub use process::Process;

@@ -11,10 +11,11 @@ use hulse_proto::bookie::{Address, ReadClass, ReadRequest};
 use hulse_proto::entry::EntryDigest;
 use hulse_proto::id::{CellId, EntryId, LedgerId, NodeName};
 use hulse_proto::ledger::{LedgerMetadata, LedgerState, Quorums};
+use hulse_proto::mutant::{Mutant, Mutation};
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
 
-use crate::bookie::{BookieSetup, ClientSide, Lie, SimBookie};
+use crate::bookie::{BookieSetup, ClientSide, SimBookie};
 use crate::clock::SimClock;
 use crate::crash_point::CrashPlan;
 use crate::directory::SimDirectory;
@@ -37,8 +38,8 @@ pub struct WorldSetup {
     pub quorums: Quorums,
     /// How many bookies there are, at least E.
     pub bookies: u32,
-    /// A mutant.
-    pub lie: Option<Lie>,
+    /// A rule that is switched off, in all bookies and clients.
+    pub mutant: Option<Mutant>,
 }
 
 /// How bad metadata is, each rate from 0 to 1.
@@ -79,6 +80,7 @@ pub struct World {
     /// The cell.
     pub cell: CellId,
     quorums: Quorums,
+    mutant: Option<Mutant>,
 }
 
 impl World {
@@ -103,7 +105,7 @@ impl World {
             crashes: crashes.clone(),
             trace: trace.clone(),
             violations: violations.clone(),
-            lie: setup.lie,
+            mutant: setup.mutant,
         };
         let bookies = (1..=setup.bookies).map(|number| {
             let name = NodeName::new(&format!("k{number}")).expect("a short name is a name");
@@ -114,6 +116,7 @@ impl World {
             bookies: bookies.collect(),
             starved: Arc::default(),
             quorums: setup.quorums,
+            mutant: setup.mutant,
             seeds,
             trace,
             violations,
@@ -153,6 +156,11 @@ impl World {
         )
     }
 
+    /// The rule that is switched off.
+    pub fn mutation(&self) -> Mutation {
+        Mutation::of(self.mutant)
+    }
+
     /// A ledger client inside a process.
     pub fn client(&self, process: &Process) -> LedgerClient {
         let client = ClientSide {
@@ -164,9 +172,11 @@ impl World {
             trace: self.trace.clone(),
         };
         let directory = SimDirectory::new(client, self.bookies.clone(), self.starved.clone());
+        let mut config = client_config(self.quorums);
+        config.mutation = self.mutation();
         LedgerClient::new(
             self.cell,
-            client_config(self.quorums),
+            config,
             self.metadata(process),
             Arc::new(directory),
             self.clock.clone(),

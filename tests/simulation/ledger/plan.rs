@@ -6,11 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use hulse_proto::id::LedgerId;
 use hulse_proto::ledger::Quorums;
+use hulse_proto::mutant::Mutant;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha12Rng;
 use tests_harness::chaos::{Chaos, Victims};
-use tests_harness::{Lie, Outcome, Process, Run, World, WorldSetup, runtime};
+use tests_harness::{Outcome, Process, Run, World, WorldSetup, runtime};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -40,7 +41,7 @@ pub fn run(seed: u64, whole: bool) -> Run {
 }
 
 /// One seed, with a mutant.
-pub fn run_with(seed: u64, whole_trace: bool, lie: Option<Lie>) -> Run {
+pub fn run_with(seed: u64, whole_trace: bool, mutant: Option<Mutant>) -> Run {
     let mut rng = tests_harness::Seeds(seed).stream("plan");
     let (ensemble, write, ack) = *QUORUMS.choose(&mut rng).expect("there are quorums");
     let quorums = Quorums {
@@ -55,7 +56,7 @@ pub fn run_with(seed: u64, whole_trace: bool, lie: Option<Lie>) -> Run {
             whole_trace,
             quorums,
             bookies,
-            lie,
+            mutant,
         };
         let world = Arc::new(World::new(setup));
         play(&world, rng).await

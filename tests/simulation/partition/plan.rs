@@ -7,6 +7,7 @@ use bookie_metadata::list_all;
 use hulse_proto::bookie::{Address, ReadClass, ReadRequest};
 use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::ledger::Quorums;
+use hulse_proto::mutant::Mutant;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha12Rng;
@@ -14,7 +15,7 @@ use tests_harness::chaos::{Chaos, Victims};
 use tests_harness::metadata::owner_epoch;
 use tests_harness::reader::{follow, read_all};
 use tests_harness::{
-    BrokerSizes, Cluster, Lie, Manner, Producer, Run, SimBroker, World, WorldSetup, runtime, trace,
+    BrokerSizes, Cluster, Manner, Producer, Run, SimBroker, World, WorldSetup, runtime, trace,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -34,7 +35,7 @@ pub fn run(seed: u64, whole: bool) -> Run {
 }
 
 /// One seed, with a mutant.
-pub fn run_with(seed: u64, whole_trace: bool, lie: Option<Lie>) -> Run {
+pub fn run_with(seed: u64, whole_trace: bool, mutant: Option<Mutant>) -> Run {
     let mut rng = tests_harness::Seeds(seed).stream("plan");
     let (ensemble, write, ack) = *QUORUMS.choose(&mut rng).expect("there are quorums");
     let quorums = Quorums {
@@ -49,7 +50,7 @@ pub fn run_with(seed: u64, whole_trace: bool, lie: Option<Lie>) -> Run {
             whole_trace,
             quorums,
             bookies,
-            lie,
+            mutant,
         };
         let world = Arc::new(World::new(setup));
         play(&world, rng).await

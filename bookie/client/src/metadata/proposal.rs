@@ -9,6 +9,7 @@
 use bookie_metadata::{Compare, MetadataError, Op, Revision, Txn, TxnOutcome, Versioned};
 use bytes::Bytes;
 use hulse_proto::ledger::LedgerMetadata;
+use hulse_proto::mutant::{Mutant, Mutation};
 
 /// Which nonce identifies the change (amended M3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +65,7 @@ pub struct Proposal {
     txn: Txn,
     unknown: bool,
     answered: Option<MetadataError>,
-    #[cfg(any(test, feature = "testing"))]
-    mutant: Option<crate::testing::Mutant>,
+    mutation: Mutation,
 }
 
 impl Proposal {
@@ -97,8 +97,7 @@ impl Proposal {
             txn,
             unknown: false,
             answered: None,
-            #[cfg(any(test, feature = "testing"))]
-            mutant: None,
+            mutation: Mutation::default(),
         }
     }
 
@@ -157,7 +156,7 @@ impl Proposal {
                 ProposalStep::Read(self.key.clone())
             }
             Ok(found) if self.shows_old_version(found.as_ref()) => {
-                if self.concludes_from_old_version() {
+                if self.mutation.is(Mutant::OldVersionEndsProposal) {
                     let current = Vec::new();
                     return ProposalStep::Done(ProposalOutcome::Failed { found, current });
                 }
@@ -212,18 +211,10 @@ impl Proposal {
             })
     }
 
-    /// Switches a rule off.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn mutate(&mut self, mutant: Option<crate::testing::Mutant>) {
-        self.mutant = mutant;
-    }
-
-    fn concludes_from_old_version(&self) -> bool {
-        #[cfg(any(test, feature = "testing"))]
-        if self.mutant == Some(crate::testing::Mutant::OldVersionEndsProposal) {
-            return true;
-        }
-        false
+    /// The same with a rule switched off.
+    #[must_use]
+    pub fn mutated(self, mutation: Mutation) -> Self {
+        Self { mutation, ..self }
     }
 }
 

@@ -5,8 +5,8 @@ use hulse_proto::ledger::{LedgerMetadata, LedgerState};
 use proptest::prelude::*;
 
 use super::{NonceField, Proposal, ProposalOutcome, ProposalStep};
-use crate::testing::Mutant;
 use crate::tests::{Table, open_metadata};
+use hulse_proto::mutant::{Mutant, Mutation};
 
 const KEY: &str = "ledger/1";
 
@@ -73,8 +73,8 @@ fn proposal_that_lands_after_the_read_is_committed() {
 
 #[test]
 fn proposal_that_ends_at_a_read_of_the_old_version_is_wrong_about_itself() {
-    let (mut table, mut proposal) = start(Txn::default());
-    proposal.mutate(Some(Mutant::OldVersionEndsProposal));
+    let (mut table, proposal) = start(Txn::default());
+    let mut proposal = proposal.mutated(Mutation::of(Some(Mutant::OldVersionEndsProposal)));
     let first = send(proposal.start());
     proposal.on_answer(Err(unknown()));
     let step = proposal.on_read(Ok(table.get(KEY)));

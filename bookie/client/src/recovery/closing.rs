@@ -2,6 +2,7 @@
 
 use hulse_proto::id::EntryId;
 use hulse_proto::ledger::{ClosedTotals, Degraded, LedgerMetadata, LedgerState, ledger_key};
+use hulse_proto::mutant::Mutant;
 
 use super::core::{Phase, RecoveryCore, push_step};
 use super::event::RecoveryEffect;
@@ -35,23 +36,16 @@ impl RecoveryCore {
             &closed,
             NonceField::Recovery,
             self.config.part.clone(),
-        );
+        )
+        .mutated(self.config.mutation);
         push_step(self.first_step(&proposal), effects);
         self.phase = Phase::Closing(Box::new(proposal));
     }
 
-    #[cfg(not(any(test, feature = "testing")))]
-    fn first_step(&self, proposal: &Proposal) -> ProposalStep {
-        proposal.start()
-    }
-
     /// The close, or by mutation one that overwrites whatever stands there.
-    #[cfg(any(test, feature = "testing"))]
     fn first_step(&self, proposal: &Proposal) -> ProposalStep {
         match proposal.start() {
-            ProposalStep::Send(mut txn)
-                if self.config.mutant == Some(crate::testing::Mutant::CloseWithoutVersion) =>
-            {
+            ProposalStep::Send(mut txn) if self.config.mutation.is(Mutant::CloseWithoutVersion) => {
                 txn.compares.clear();
                 ProposalStep::Send(txn)
             }

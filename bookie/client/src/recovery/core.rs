@@ -339,7 +339,8 @@ impl RecoveryCore {
             &metadata,
             NonceField::Recovery,
             self.config.part.clone(),
-        );
+        )
+        .mutated(self.config.mutation);
         push_step(proposal.start(), effects);
         self.phase = Phase::Starting(Box::new(proposal));
     }

@@ -8,13 +8,12 @@ use hulse_proto::bookie::{
 };
 use hulse_proto::id::{CellId, EntryId, LedgerId};
 use hulse_proto::ledger::{LedgerMetadata, Member};
+use hulse_proto::mutant::Mutation;
 use hulse_proto::time::TimestampMs;
 
 use crate::config::ClientConfig;
 use crate::directory::Candidate;
 use crate::error::RecoverError;
-#[cfg(any(test, feature = "testing"))]
-use crate::testing::Mutant;
 
 /// How far a recovery may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +55,7 @@ pub struct RecoveryConfig {
     /// When it is, for a recorded loss.
     pub now_ms: TimestampMs,
     /// A rule that is switched off, so that a test can show that it is needed.
-    #[cfg(any(test, feature = "testing"))]
-    pub mutant: Option<Mutant>,
+    pub mutation: Mutation,
 }
 
 impl RecoveryConfig {
@@ -81,8 +79,7 @@ impl RecoveryConfig {
             answer_timeout: config.read_timeout,
             deadline: config.recovery_deadline,
             now_ms: 0,
-            #[cfg(any(test, feature = "testing"))]
-            mutant: None,
+            mutation: config.mutation,
         }
     }
 }

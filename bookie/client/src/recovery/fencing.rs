@@ -5,6 +5,7 @@ use std::time::Duration;
 use hulse_proto::bookie::{BookieError, FenceAnswer, FenceRequest};
 use hulse_proto::id::EntryId;
 use hulse_proto::ledger::{LedgerMetadata, Member};
+use hulse_proto::mutant::Mutant;
 
 use super::asked::{Asked, Pace};
 use super::core::{Phase, RecoveryCore, answers_of};
@@ -164,8 +165,7 @@ impl RecoveryCore {
     }
 
     fn floor(&self) -> EntryId {
-        #[cfg(any(test, feature = "testing"))]
-        if self.config.mutant == Some(crate::testing::Mutant::RecoverFromZero) {
+        if self.config.mutation.is(Mutant::RecoverFromZero) {
             return EntryId(0);
         }
         self.ledger().last_fragment().first

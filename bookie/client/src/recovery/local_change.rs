@@ -11,6 +11,7 @@ use std::time::Duration;
 use bookie_metadata::MetadataError;
 use hulse_proto::id::EntryId;
 use hulse_proto::ledger::{Fragment, LedgerKind, Member};
+use hulse_proto::mutant::Mutant;
 
 use super::core::RecoveryCore;
 use super::event::RecoveryEffect;
@@ -133,8 +134,7 @@ impl RecoveryCore {
 
     /// By mutation: where the last local fragment begins, although entries were written back to it.
     fn too_low(&self) -> Option<EntryId> {
-        #[cfg(any(test, feature = "testing"))]
-        if self.config.mutant == Some(crate::testing::Mutant::LocalChangeTooLow) {
+        if self.config.mutation.is(Mutant::LocalChangeTooLow) {
             return self.local.fragments.last().map(|last| last.first);
         }
         None

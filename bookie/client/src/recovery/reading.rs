@@ -6,6 +6,7 @@ use hulse_proto::bookie::{BookieError, RecoveryReadAnswer, RecoveryReadRequest, 
 use hulse_proto::entry::{Entry, EntryHeader};
 use hulse_proto::id::EntryId;
 use hulse_proto::ledger::{LedgerKind, Loss, LossKind, Member};
+use hulse_proto::mutant::Mutant;
 
 use super::asked::{Asked, Pace};
 use super::core::{RecoveryCore, answers_of};
@@ -138,11 +139,7 @@ impl RecoveryCore {
     }
 
     fn unknown_is_negative(&self) -> bool {
-        #[cfg(any(test, feature = "testing"))]
-        if self.config.mutant == Some(crate::testing::Mutant::UnknownIsNegative) {
-            return true;
-        }
-        false
+        self.config.mutation.is(Mutant::UnknownIsNegative)
     }
 
     pub(super) fn pump_reading(&mut self, now: Duration, effects: &mut Vec<RecoveryEffect>) {
@@ -373,8 +370,7 @@ impl RecoveryCore {
 
     /// Who may hold an entry: the frozen ensemble, and below it that of its own fragment (only the anchor lies there).
     fn ensemble_of(&self, entry: EntryId) -> &[Member] {
-        #[cfg(any(test, feature = "testing"))]
-        if self.config.mutant == Some(crate::testing::Mutant::RecoverFromZero) {
+        if self.config.mutation.is(Mutant::RecoverFromZero) {
             return &self.ledger().last_fragment().ensemble;
         }
         &self.ledger().fragment_of(entry).ensemble

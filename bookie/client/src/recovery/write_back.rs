@@ -6,6 +6,7 @@ use hulse_proto::bookie::{AddRequest, BookieError, Origin};
 use hulse_proto::entry::Entry;
 use hulse_proto::id::EntryId;
 use hulse_proto::ledger::{Degraded, Member, Quorums};
+use hulse_proto::mutant::Mutant;
 
 use super::asked::{Asked, Pace};
 use super::core::RecoveryCore;
@@ -182,8 +183,7 @@ impl RecoveryCore {
 
     /// The confirmed end that recovery adds carry: frozen at the base (R8). `None`, by mutation only: the entry's own number.
     fn carried_end(&self) -> Option<EntryId> {
-        #[cfg(any(test, feature = "testing"))]
-        if self.config.mutant == Some(crate::testing::Mutant::RecoveryRaisesConfirmedEnd) {
+        if self.config.mutation.is(Mutant::RecoveryRaisesConfirmedEnd) {
             return None;
         }
         Some(self.base)

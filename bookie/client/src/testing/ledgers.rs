@@ -9,8 +9,7 @@ use hulse_proto::bookie::{
 use hulse_proto::entry::Entry;
 use hulse_proto::id::{CellId, EntryId, FenceToken, LedgerId};
 use hulse_proto::ledger::{LedgerMetadata, LedgerState, Member};
-
-use super::mutant::Mutant;
+use hulse_proto::mutant::{Mutant, Mutation};
 
 /// Whether entries of a ledger may have been lost (storage.md S3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,7 +39,7 @@ pub struct MemoryLedgers {
     cell: CellId,
     member: Member,
     ledgers: BTreeMap<LedgerId, Ledger>,
-    mutant: Option<Mutant>,
+    mutation: Mutation,
 }
 
 impl MemoryLedgers {
@@ -50,7 +49,7 @@ impl MemoryLedgers {
             cell,
             member,
             ledgers: BTreeMap::new(),
-            mutant: None,
+            mutation: Mutation::default(),
         }
     }
 
@@ -60,12 +59,12 @@ impl MemoryLedgers {
     }
 
     /// Switches a rule off.
-    pub fn mutate(&mut self, mutant: Option<Mutant>) {
-        self.mutant = mutant;
+    pub fn mutate(&mut self, mutation: Mutation) {
+        self.mutation = mutation;
     }
 
     fn is_mutant(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
+        self.mutation.is(mutant)
     }
 
     /// B0: before anything else.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hulse_proto::bookie::{Address, BookieError};
 use hulse_proto::ledger::LedgerKind;
+use hulse_proto::mutant::Mutant;
 
 use super::core::{Phase, WriterCore};
 use super::event::{AddTag, WriterEffect};
@@ -131,8 +132,7 @@ impl WriterCore {
     }
 
     fn acks_needed(&self) -> usize {
-        #[cfg(any(test, feature = "testing"))]
-        if self.config.mutant == Some(crate::testing::Mutant::ConfirmBelowAckQuorum) {
+        if self.config.mutation.is(Mutant::ConfirmBelowAckQuorum) {
             return 1;
         }
         self.config.quorums.ack as usize

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bookie_metadata::{MetadataError, Revision, Txn};
 use hulse_proto::id::EntryId;
 use hulse_proto::ledger::{Degraded, Fragment, LedgerMetadata, LedgerState, Member, ledger_key};
+use hulse_proto::mutant::Mutant;
 
 use super::core::{Phase, WriterCore};
 use super::event::{Survey, WriterEffect};
@@ -123,7 +124,8 @@ impl WriterCore {
         let Progress::Proposed(proposed) = &self.change.progress else {
             return true;
         };
-        self.is_mutant_counting() || proposed.replaced.iter().all(|(at, _)| *at != position)
+        self.config.mutation.is(Mutant::UnresolvedReplacedCounts)
+            || proposed.replaced.iter().all(|(at, _)| *at != position)
     }
 
     /// True while members may be replaced. The only member of an ensemble of one is retried for ever: its ledger cannot leave it.
@@ -278,13 +280,12 @@ impl WriterCore {
             &metadata,
             NonceField::Writer,
             Txn::default(),
-        );
-        #[cfg(any(test, feature = "testing"))]
-        let proposal = self.mutated(proposal);
+        )
+        .mutated(self.config.mutation);
         self.change.nonces.push(nonce);
         self.window.hold(Some(first));
         effects.push(WriterEffect::Metadata(proposal.start()));
-        if self.is_mutant_hasty() {
+        if self.config.mutation.is(Mutant::ProposedMemberCounts) {
             self.install(now, first, std::mem::take(&mut replaced), None, effects);
         }
         self.change.progress = Progress::Proposed(Box::new(Proposed {

@@ -103,7 +103,8 @@ pub(crate) async fn commit_close(
             &closed,
             NonceField::Writer,
             joined.clone(),
-        );
+        )
+        .mutated(inner.config.mutation);
         match commit(&*inner.metadata, proposal, None).await {
             Err(NotCommitted::Failed {
                 found: Some(found), ..

@@ -7,13 +7,12 @@ use hulse_proto::bookie::{AddRequest, Address, BookieError};
 use hulse_proto::entry::{EntryDigest, NewEntry};
 use hulse_proto::id::{CellId, EntryId, LedgerId, Offset};
 use hulse_proto::ledger::{ClosedTotals, Degraded, LedgerKind, Member, Quorums};
+use hulse_proto::mutant::Mutation;
 
 use crate::config::ClientConfig;
 use crate::directory::Candidate;
 use crate::error::{AppendError, WriterEnd};
 use crate::metadata::ProposalStep;
-#[cfg(any(test, feature = "testing"))]
-use crate::testing::Mutant;
 
 /// What a writer core must know from the start.
 #[derive(Debug, Clone)]
@@ -47,8 +46,7 @@ pub struct WriterConfig {
     /// A survey older than this proves nothing (storage.md, amended W8a).
     pub metadata_fresh: Duration,
     /// A rule that is switched off, so that a test can show that it is needed.
-    #[cfg(any(test, feature = "testing"))]
-    pub mutant: Option<Mutant>,
+    pub mutation: Mutation,
 }
 
 impl WriterConfig {
@@ -74,8 +72,7 @@ impl WriterConfig {
             late_bytes_max: config.late_bytes_max,
             writer_nonce: metadata.writer_nonce,
             metadata_fresh: config.metadata_fresh,
-            #[cfg(any(test, feature = "testing"))]
-            mutant: None,
+            mutation: config.mutation,
         }
     }
 }

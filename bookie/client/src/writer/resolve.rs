@@ -5,6 +5,7 @@ use std::time::Duration;
 use bookie_metadata::{MetadataError, Revision, TxnOutcome, Versioned};
 use hulse_proto::id::EntryId;
 use hulse_proto::ledger::{LedgerMetadata, Member, ledger_key};
+use hulse_proto::mutant::Mutant;
 
 use super::change::{Progress, Proposed, WAIT_MAX, cover, degraded_of};
 use super::core::WriterCore;
@@ -13,8 +14,6 @@ use super::pending::Slot;
 use super::position::Position;
 use crate::error::WriterEnd;
 use crate::metadata::{ProposalOutcome, ProposalStep};
-#[cfg(any(test, feature = "testing"))]
-use crate::{metadata::Proposal, testing::Mutant};
 
 impl WriterCore {
     /// Takes the answer to a sent proposal.
@@ -53,7 +52,7 @@ impl WriterCore {
         if !self.sending() {
             return;
         }
-        let forgetful = self.is_mutant_forgetful();
+        let forgetful = self.config.mutation.is(Mutant::SecondProposal);
         let Progress::Proposed(proposed) = &mut self.change.progress else {
             return;
         };
@@ -156,7 +155,7 @@ impl WriterCore {
         effects: &mut Vec<WriterEffect>,
     ) {
         let quorums = self.config.quorums;
-        let keeps_acks = self.is_mutant_keeping();
+        let keeps_acks = self.config.mutation.is(Mutant::ReplacedMemberCounts);
         let mut begun = Vec::new();
         for (position, member) in replaced {
             let new = Position::after(&self.positions[position], member, released);
@@ -198,53 +197,5 @@ impl WriterCore {
         } else {
             self.begin_end(end, effects);
         }
-    }
-}
-
-/// Rules that a test switches off.
-#[cfg(any(test, feature = "testing"))]
-impl WriterCore {
-    fn is_mutant(&self, mutant: Mutant) -> bool {
-        self.config.mutant == Some(mutant)
-    }
-
-    pub(super) fn is_mutant_counting(&self) -> bool {
-        self.is_mutant(Mutant::UnresolvedReplacedCounts)
-    }
-
-    pub(super) fn is_mutant_hasty(&self) -> bool {
-        self.is_mutant(Mutant::ProposedMemberCounts)
-    }
-
-    pub(super) fn is_mutant_keeping(&self) -> bool {
-        self.is_mutant(Mutant::ReplacedMemberCounts)
-    }
-
-    pub(super) fn is_mutant_forgetful(&self) -> bool {
-        self.is_mutant(Mutant::SecondProposal)
-    }
-
-    pub(super) fn mutated(&self, mut proposal: Proposal) -> Proposal {
-        proposal.mutate(self.config.mutant);
-        proposal
-    }
-}
-
-#[cfg(not(any(test, feature = "testing")))]
-impl WriterCore {
-    pub(super) fn is_mutant_counting(&self) -> bool {
-        false
-    }
-
-    pub(super) fn is_mutant_hasty(&self) -> bool {
-        false
-    }
-
-    pub(super) fn is_mutant_keeping(&self) -> bool {
-        false
-    }
-
-    pub(super) fn is_mutant_forgetful(&self) -> bool {
-        false
     }
 }

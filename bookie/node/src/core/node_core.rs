@@ -7,6 +7,7 @@ use hulse_proto::bookie::{AddRequest, Address, BookieError, Origin};
 use hulse_proto::entry::EntryClass;
 use hulse_proto::id::LedgerId;
 use hulse_proto::limits::ENTRY_BYTES_MAX;
+use hulse_proto::mutant::{Mutant, Mutation};
 
 use super::event::{Answer, Effect, Event, Limits, Room, Ticket};
 use super::groups::{Groups, SealedGroup, Waiter};
@@ -37,6 +38,7 @@ pub struct NodeCore {
     room: Room,
     read_only: Option<String>,
     pub(super) failed: Option<String>,
+    pub(super) mutation: Mutation,
 }
 
 impl NodeCore {
@@ -52,7 +54,14 @@ impl NodeCore {
             room,
             read_only: None,
             failed: None,
+            mutation: Mutation::default(),
         }
+    }
+
+    /// The same with a rule switched off.
+    #[must_use]
+    pub fn mutated(self, mutation: Mutation) -> Self {
+        Self { mutation, ..self }
     }
 
     /// What the node holds.
@@ -229,16 +238,13 @@ impl NodeCore {
         let (ledger, entry) = (header.ledger, header.entry);
         let known = self.state.ledgers.get(&ledger);
         let verdict = match known {
-            Some(state) => state.judge(ledger, request.origin, entry, header.digest()),
+            Some(state) => state.judge(&header, request.origin, self.mutation),
             None if request.origin == Origin::Normal || ledger < self.state.dead_below => {
                 AddVerdict::Verify
             }
-            None => crate::ledger::LedgerState::default().judge(
-                ledger,
-                request.origin,
-                entry,
-                header.digest(),
-            ),
+            None => {
+                crate::ledger::LedgerState::default().judge(&header, request.origin, self.mutation)
+            }
         };
         let waits = self.verifying.contains_key(&ledger) && request.origin == Origin::Normal;
         match verdict {
@@ -261,6 +267,9 @@ impl NodeCore {
                     self.queue_add(ticket, request, now, effects);
                 } else {
                     self.append(ticket, &request, now);
+                    if self.mutation.is(Mutant::AckBeforeSync) {
+                        effects.push(self.answer_add(ticket, Ok(())));
+                    }
                 }
             }
         }

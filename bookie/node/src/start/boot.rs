@@ -152,5 +152,6 @@ pub fn open_log(
     };
     let identity = booted.facts.identity.of_disk();
     let core = NodeCore::new(identity, booted.state, limits, writer.room());
+    let core = core.mutated(config.mutation);
     Ok((core, writer))
 }

@@ -7,6 +7,7 @@ use bookie_node::disk::Disk;
 use bookie_node::step::StepNode;
 use bookie_node::{BookieNode, NodeConfig, NodeMetrics, NodeSeams, Threads};
 use hulse_proto::ledger::Member;
+use hulse_proto::mutant::Mutation;
 use prometheus_client::registry::Registry;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
@@ -135,6 +136,7 @@ impl SimBookie {
         config.kernel_boot_id = format!("{}-{kernel}", self.name);
         config.file_bytes = FILE_BYTES;
         config.threads = Threads::Inline;
+        config.mutation = Mutation::of(self.setup.mutant);
         config
     }
 

@@ -1,19 +1,18 @@
 //! One boot of a bookie: the step-wise node, who waits for its answers, and the turns of its disk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bookie_node::core::{Ticket, Verdict};
 use bookie_node::step::{StepAnswer, StepNode, StepOutput};
-use hulse_proto::bookie::{Origin, ReadClass, ReadRequest, RecoveryReadAnswer};
-use hulse_proto::id::{EntryId, LedgerId};
+use hulse_proto::id::LedgerId;
 use rand::Rng;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
 use super::request::{Reply, Request};
-use super::sim_bookie::{Lie, PowerLoss, Reported, SimBookie, heads};
+use super::sim_bookie::{PowerLoss, Reported, SimBookie, heads};
 use crate::crash_point::{CrashPoint, Side};
 
 /// An idle log is marked after about this long.
@@ -25,8 +24,6 @@ pub(super) struct Life {
     /// Wakes the disk of this boot, and of no other.
     pub(super) wake: Arc<Notify>,
     waiting: BTreeMap<Ticket, (Request, oneshot::Sender<Reply>)>,
-    /// Ledgers whose first contact is over: where the lie of an early ack begins.
-    met: BTreeSet<LedgerId>,
     advanced: Duration,
     file: Option<String>,
 }
@@ -39,7 +36,6 @@ impl Life {
             node,
             wake: Arc::default(),
             waiting: BTreeMap::new(),
-            met: BTreeSet::new(),
             advanced: now,
             file: None,
         }
@@ -56,10 +52,9 @@ impl Life {
         now: Duration,
         request: Request,
         answer: oneshot::Sender<Reply>,
-        lie: Option<Lie>,
     ) -> Asked {
         self.advance(now);
-        if let Some(reply) = self.at_once(&request, lie) {
+        if let Some(reply) = self.at_once(&request) {
             return (
                 Vec::new(),
                 vec![Reported {
@@ -70,56 +65,21 @@ impl Life {
             );
         }
         let (ticket, output) = match request.clone() {
-            Request::Add(mut add) => {
-                if lie == Some(Lie::FenceForgotten) && add.origin == Origin::Normal {
-                    add.origin = Origin::Copy {
-                        bound: EntryId(u64::MAX),
-                    };
-                }
-                self.node.add(add)
-            }
+            Request::Add(add) => self.node.add(add),
             Request::Fence(fence) => self.node.fence(fence),
             Request::RecoveryRead(read) => self.node.recovery_read(read),
             Request::Delete(to) => self.node.delete(to),
             Request::Read(_) | Request::Heads(_) => unreachable!("reads are answered at once"),
         };
-        let met = output.verify.is_empty() && self.met.contains(&request.ledger());
-        let early = lie == Some(Lie::AckBeforeSync) && met && matches!(request, Request::Add(_));
-        if early && output.answers.is_empty() {
-            let reply = Reply::Add(Ok(()));
-            return (
-                Vec::new(),
-                vec![Reported {
-                    request,
-                    reply,
-                    answer,
-                }],
-            );
-        }
         self.waiting.insert(ticket, (request, answer));
         self.due(output)
     }
 
-    /// Reads, and recovery reads that lie.
-    fn at_once(&mut self, request: &Request, lie: Option<Lie>) -> Option<Reply> {
+    /// Reads.
+    fn at_once(&mut self, request: &Request) -> Option<Reply> {
         match request {
             Request::Read(read) => Some(Reply::Read(self.node.read(read))),
             Request::Heads(read) => Some(Reply::Heads(self.node.read(read).map(heads))),
-            Request::RecoveryRead(read) if lie == Some(Lie::NegativeWithoutFence) => {
-                let found = self.node.read(&ReadRequest {
-                    to: read.to,
-                    first: read.entry,
-                    end: read.entry.next(),
-                    max_bytes: u32::MAX,
-                    class: ReadClass::Recovery,
-                });
-                let first = found.ok().and_then(|found| found.into_iter().next());
-                let negative = RecoveryReadAnswer::Negative {
-                    unsynced_limbo: false,
-                };
-                let answer = first.map_or(negative, RecoveryReadAnswer::Positive);
-                Some(Reply::RecoveryRead(Ok(answer)))
-            }
             _ => None,
         }
     }
@@ -131,7 +91,6 @@ impl Life {
         verdict: Verdict,
     ) -> Vec<Reported> {
         self.advance(now);
-        self.met.insert(ledger);
         let output = self.node.verified(ledger, verdict);
         self.due(output).1
     }

@@ -10,4 +10,4 @@ mod sim_bookie;
 
 pub use endpoint::{ClientSide, Endpoint, Progress};
 pub use request::{Reply, Request};
-pub use sim_bookie::{BookieSetup, Lie, PowerLoss, SimBookie};
+pub use sim_bookie::{BookieSetup, PowerLoss, SimBookie};

@@ -10,6 +10,7 @@ use bookie_node::disk::{Disk, MemoryDisk, Survival};
 use hulse_proto::bookie::{BookieError, EntryHead, Origin, ReadRequest, StoredEntry};
 use hulse_proto::id::{CellId, EntryId, LedgerId, NodeName};
 use hulse_proto::ledger::{LedgerMetadata, LedgerState, Member, ledger_key};
+use hulse_proto::mutant::Mutant;
 use hulse_proto::time::WallClock;
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
@@ -28,17 +29,6 @@ use crate::violations::Violations;
 
 /// A call of the disk waits up to this long, ms.
 const DISK_DELAY_MS: u64 = 4;
-
-/// A lie that a test tells to show that the oracles see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lie {
-    /// Adds are answered when they are accepted, not when they are durable.
-    AckBeforeSync,
-    /// Recovery reads are answered from what is there, without a fence.
-    NegativeWithoutFence,
-    /// Fences do not stop the writer.
-    FenceForgotten,
-}
 
 /// What a crash does to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +56,8 @@ pub struct BookieSetup {
     pub trace: Trace,
     /// What the oracles found.
     pub violations: Violations,
-    /// A mutant.
-    pub lie: Option<Lie>,
+    /// A rule that is switched off.
+    pub mutant: Option<Mutant>,
 }
 
 pub(super) struct State {
@@ -159,8 +149,7 @@ impl SimBookie {
         let boot = state.boot;
         let life = state.life.as_mut()?;
         let (answer, heard) = oneshot::channel();
-        let lie = self.setup.lie;
-        let (ask, replies) = life.submit(now, request, answer, lie);
+        let (ask, replies) = life.submit(now, request, answer);
         life.wake.notify_one();
         self.settle(&mut state, replies);
         drop(state);
@@ -187,7 +176,7 @@ impl SimBookie {
                 self.name,
                 reply.summary()
             );
-            if self.setup.lie.is_none() {
+            if self.setup.mutant.is_none() {
                 self.watch(state, &request, &reply);
             }
             // Who asked may have died.

@@ -11,9 +11,10 @@ use hulse_proto::id::{CellId, EntryId, LedgerId};
 use hulse_proto::ledger::{LedgerMetadata, Member, Quorums, ledger_key};
 
 use super::{BookieAsk, Policy, RecoveryConfig, RecoveryCore, RecoveryEffect, RecoveryEvent};
-use crate::testing::{MemoryLedgers, Mutant};
+use crate::testing::MemoryLedgers;
 use crate::tests::{Table, data, member};
 use crate::{Candidate, ClientConfig, RecoverError};
+use hulse_proto::mutant::{Mutant, Mutation};
 
 const LEDGER: LedgerId = LedgerId(1);
 
@@ -64,7 +65,7 @@ impl Scene {
         let bookies = (0..bookies)
             .map(|index| {
                 let mut bookie = MemoryLedgers::new(CellId::default(), member(index));
-                bookie.mutate(mutant);
+                bookie.mutate(Mutation::of(mutant));
                 bookie
             })
             .collect();
@@ -110,7 +111,7 @@ impl Scene {
             [[tag; 16], [tag + 100; 16]],
         );
         config.policy = policy;
-        config.mutant = self.mutant;
+        config.mutation = Mutation::of(self.mutant);
         Recoverer {
             core: RecoveryCore::new(config),
             now: Duration::ZERO,

@@ -11,8 +11,9 @@ use uuid::Uuid;
 use super::{LEDGER, Scene, end_of, entries};
 use crate::RecoverError;
 use crate::recovery::{BookieAsk, RecoveryEvent};
-use crate::testing::{Limbo, MemoryLedgers, Mutant};
+use crate::testing::{Limbo, MemoryLedgers};
 use crate::tests::{member, open_metadata};
+use hulse_proto::mutant::Mutant;
 
 fn is_fence(ask: &BookieAsk) -> bool {
     matches!(ask, BookieAsk::Fence(_))

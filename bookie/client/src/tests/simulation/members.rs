@@ -13,9 +13,9 @@ use super::world::LEDGER;
 use super::{Message, World};
 use crate::quorum::write_set;
 use crate::recovery::RecoveryEvent;
-use crate::testing::Mutant;
 use crate::writer::{Survey, WriterEvent};
 use crate::{Candidate, WriterEnd};
+use hulse_proto::mutant::Mutant;
 
 /// What the run knows of its bookies besides what they hold.
 #[derive(Debug, Default)]

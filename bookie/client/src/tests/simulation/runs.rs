@@ -3,7 +3,7 @@
 use hulse_proto::ledger::Quorums;
 
 use super::{Setup, World};
-use crate::testing::Mutant;
+use hulse_proto::mutant::Mutant;
 
 /// Runs within which a mutant of ensemble change must be found.
 const MUTANT_SEEDS: u64 = 500;

@@ -14,10 +14,11 @@ use super::network::Asker;
 use super::{Message, Network, Oracle, Profile};
 use crate::metadata::{Proposal, ProposalStep};
 use crate::recovery::{BookieAsk, RecoveryConfig, RecoveryCore, RecoveryEffect, RecoveryEvent};
-use crate::testing::{Limbo, MemoryLedgers, Mutant};
+use crate::testing::{Limbo, MemoryLedgers};
 use crate::tests::{Table, data, member, open_metadata};
 use crate::writer::{AddCall, Sealing, WriterConfig, WriterCore, WriterEffect, WriterEvent};
 use crate::{ClientConfig, RecoverError};
+use hulse_proto::mutant::{Mutant, Mutation};
 
 pub(super) const LEDGER: LedgerId = LedgerId(1);
 /// Messages of one run; a run that needs more does not come to rest.
@@ -93,11 +94,11 @@ impl World {
         let metadata = open_metadata(quorums.ensemble, quorums.write, quorums.ack);
         table.put(&ledger_key(LEDGER), metadata.encode());
         let mut config = WriterConfig::new(cell(), LEDGER, &metadata, &times(setup));
-        config.mutant = setup.mutant;
+        config.mutation = Mutation::of(setup.mutant);
         let bookies = (0..count)
             .map(|index| {
                 let mut bookie = MemoryLedgers::new(cell(), member(index));
-                bookie.mutate(setup.mutant);
+                bookie.mutate(Mutation::of(setup.mutant));
                 bookie
             })
             .collect();
@@ -316,7 +317,7 @@ impl World {
             nonce
         });
         let mut config = RecoveryConfig::new(cell(), LEDGER, &times(self.setup), nonces);
-        config.mutant = self.setup.mutant;
+        config.mutation = Mutation::of(self.setup.mutant);
         recoverer.core = Some(RecoveryCore::new(config));
         self.recoverer_event(index, RecoveryEvent::Start);
     }

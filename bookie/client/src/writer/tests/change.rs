@@ -10,9 +10,9 @@ use hulse_proto::ledger::LedgerState;
 use super::scene::{Scene, limbo, silent, unknown};
 use super::{LEDGER, busy, fenced};
 use crate::WriterEnd;
-use crate::testing::Mutant;
 use crate::tests::member;
 use crate::writer::{WriterEffect, WriterEvent};
+use hulse_proto::mutant::Mutant;
 
 #[test]
 fn change_gives_a_new_member_all_from_its_fragment_on() {

@@ -11,9 +11,9 @@ use hulse_proto::id::{CellId, FenceToken, LedgerId};
 use hulse_proto::ledger::LedgerMetadata;
 
 use super::{AddCall, AddTag, WriterConfig, WriterCore, WriterEffect, WriterEvent};
-use crate::testing::Mutant;
 use crate::tests::{data, open_metadata};
 use crate::{AppendError, ClientConfig, WriterEnd};
+use hulse_proto::mutant::{Mutant, Mutation};
 
 const LEDGER: LedgerId = LedgerId(1);
 
@@ -35,7 +35,7 @@ impl Bench {
     fn with(metadata: &LedgerMetadata, mutant: Option<Mutant>) -> Self {
         let config = ClientConfig::new(metadata.quorums);
         let mut config = WriterConfig::new(CellId::default(), LEDGER, metadata, &config);
-        config.mutant = mutant;
+        config.mutation = Mutation::of(mutant);
         Self {
             core: WriterCore::new(config),
             now: Duration::ZERO,

@@ -7,9 +7,9 @@ use hulse_proto::ledger::{LedgerMetadata, ledger_key};
 use super::{Bench, LEDGER};
 use crate::Candidate;
 use crate::metadata::ProposalStep;
-use crate::testing::Mutant;
 use crate::tests::{Table, member, open_metadata};
 use crate::writer::{Sealing, Survey, WriterEffect, WriterEvent};
+use hulse_proto::mutant::Mutant;
 
 /// A bench with a store; bookies 0..6, of which the first three are the ensemble.
 pub(super) struct Scene {

@@ -1,0 +1,97 @@
+//! Rules of the storage protocol that a test can switch off, one at a time, to show that the simulations would miss them
+//! (storage.md §11, amended Z5).
+//!
+//! The hooks stand in the code of the rules themselves: `if self.mutation.is(Mutant::X)`. Without the feature `testing` a
+//! [`Mutation`] holds nothing and [`Mutation::is`] is the constant `false`, so the compiler removes them; only with the feature
+//! can a mutation be made at all.
+
+/// One rule that does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mutant {
+    // The writer.
+    /// W4: one ack confirms.
+    ConfirmBelowAckQuorum,
+    /// W8f: acks of a replaced member still count once the change is committed.
+    ReplacedMemberCounts,
+    /// W9: a proposed member counts, and gets entries, before the change is committed; bookies do not verify (B2) (trace T3).
+    ProposedMemberCounts,
+    /// Amended W4: while a proposal is unresolved, the members that it replaces still count.
+    UnresolvedReplacedCounts,
+    /// Amended M3: a read of the old version ends a proposal.
+    OldVersionEndsProposal,
+    /// Amended M3: an unanswered proposal is dropped, and one with other content is sent.
+    SecondProposal,
+    /// Amended B2: "fenced" or "deleted" ends the writer also when it comes from a bookie that is no member any more.
+    StrangerEndsWriter,
+    // Recovery.
+    /// R5: recovery begins at entry 0 although older fragments exist (trace T2).
+    RecoverFromZero,
+    /// R8 and B9: recovery adds carry a growing confirmed end, and bookies keep it (trace T4).
+    RecoveryRaisesConfirmedEnd,
+    /// R9: a local ensemble change of recovery begins below entries that were written back to the old ensemble only.
+    LocalChangeTooLow,
+    /// R10: the close does not compare the version that the start wrote.
+    CloseWithoutVersion,
+    /// R6: an answer of the UNKNOWN class counts as a negative.
+    UnknownIsNegative,
+    // The bookie.
+    /// B11: a recovery read does not fence (trace T1).
+    ReadWithoutFence,
+    /// B3: a fence does not keep normal adds away.
+    FenceForgotten,
+    /// B11, S3: a bookie in limbo answers negative (trace T5).
+    NegativeFromLimbo,
+    /// B5: an add is answered when it is accepted, not when it is durable.
+    AckBeforeSync,
+    /// 4.3: every bad group is taken as a torn tail, and the log ends there.
+    TruncateAtFirstBadGroup,
+    // The owner of a partition.
+    /// A snapshot holds what was appended, not what is confirmed.
+    SnapshotOfUnconfirmed,
+    /// One applied position stands for both chains.
+    OneAppliedPosition,
+    /// A state ledger is unlinked before the snapshot of its successor is confirmed.
+    StateLedgerUnlinkedEarly,
+    /// A log ledger is unlinked although no confirmed snapshot covers it.
+    LogTrimmedPastSnapshot,
+}
+
+/// Which rule does not hold here. The default: all hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mutation {
+    #[cfg(any(test, feature = "testing"))]
+    mutant: Option<Mutant>,
+}
+
+impl Mutation {
+    /// This rule does not hold.
+    #[cfg(any(test, feature = "testing"))]
+    pub const fn of(mutant: Option<Mutant>) -> Self {
+        Self { mutant }
+    }
+
+    /// True when this rule does not hold.
+    #[cfg(any(test, feature = "testing"))]
+    pub const fn is(self, mutant: Mutant) -> bool {
+        matches!(self.mutant, Some(held) if held as u8 == mutant as u8)
+    }
+
+    /// Never.
+    #[cfg(not(any(test, feature = "testing")))]
+    pub const fn is(self, _: Mutant) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mutant, Mutation};
+
+    #[test]
+    fn mutation_breaks_one_rule_and_the_default_none() {
+        let broken = Mutation::of(Some(Mutant::AckBeforeSync));
+        assert!(broken.is(Mutant::AckBeforeSync));
+        assert!(!broken.is(Mutant::FenceForgotten));
+        assert!(!Mutation::default().is(Mutant::AckBeforeSync));
+    }
+}
