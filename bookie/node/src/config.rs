@@ -6,7 +6,11 @@ use std::time::Duration;
 use hulse_proto::id::{CellId, NodeName};
 use hulse_proto::mutant::Mutation;
 
+use crate::core::Limits;
 use crate::log::format::GROUP_BODY_BYTES_MAX;
+
+/// Tombstones kept in memory, about 300 bytes each, before the oldest are folded into the dead watermark (storage.md G4).
+const TOMBSTONES_MAX: usize = 4096;
 
 /// When the node calls something stored (storage.md, amendment to B5). Part of the disk's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,6 +83,9 @@ pub struct NodeConfig {
     pub group_bytes_max: usize,
     /// Adds queued beyond this many bytes are answered BUSY (storage.md K8); never more than half a log file. Default: 64 MiB.
     pub queue_bytes_max: u64,
+    /// Tombstones of deleted ledgers in memory; beyond it the lower half is forgotten, and metadata are asked about such ledgers
+    /// instead (storage.md G4). Default: 4096.
+    pub tombstones_max: usize,
     /// After this long without work following a sync a mark is written (storage.md, amendment to 4.3). Default: 50 ms.
     pub mark_after: Duration,
     /// Longest wait for metadata at a first contact (B2). Default: 3 s.
@@ -104,6 +111,7 @@ impl NodeConfig {
             file_bytes: 256 << 20,
             group_bytes_max: 8 << 20,
             queue_bytes_max: 64 << 20,
+            tombstones_max: TOMBSTONES_MAX,
             mark_after: Duration::from_millis(50),
             verify_timeout: Duration::from_secs(3),
             threads: Threads::Dedicated { readers: 2 },
@@ -113,14 +121,23 @@ impl NodeConfig {
     }
 
     /// Largest group body this configuration makes.
-    pub(crate) fn group_cap(&self) -> usize {
+    fn group_cap(&self) -> usize {
         self.group_bytes_max
             .clamp(4096, GROUP_BODY_BYTES_MAX - (64 << 10))
     }
 
     /// Bytes that may wait: never more than fit into one fresh log file.
-    pub(crate) fn queue_cap(&self) -> u64 {
+    fn queue_cap(&self) -> u64 {
         self.queue_bytes_max.min(self.file_bytes / 2)
+    }
+
+    /// Bounds of the core.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            group_bytes_max: self.group_cap(),
+            queue_bytes_max: self.queue_cap(),
+            tombstones_max: self.tombstones_max,
+        }
     }
 
     /// Length of a log file: room for the largest group and the file's own groups.

@@ -16,7 +16,7 @@ use rand_chacha::ChaCha12Rng;
 use uuid::Uuid;
 
 use crate::config::NodeConfig;
-use crate::core::{Answer, Effect, Event, Limits, NodeCore, NodeState, Ticket, Verdict};
+use crate::core::{Answer, Effect, Event, NodeCore, NodeState, Ticket, Verdict};
 use crate::disk::{Disk, DiskLock};
 use crate::identity::{Boot, Identity, read_identity, write_boot, write_identity};
 use crate::log::driver::LogDriver;
@@ -64,8 +64,8 @@ pub struct StepNode {
 }
 
 impl StepNode {
-    /// Opens a disk, formatting an empty one with an identity drawn from the seed. `scope` names the ledgers that limbo is about,
-    /// should this start need it (metadata's word; see storage.md S3).
+    /// Opens a disk, formatting an empty one with an identity drawn from the seed. `scope` names the ledgers that limbo is about
+    /// by metadata's word, should this start need it (storage.md S3).
     ///
     /// # Errors
     /// [`StartError`], also when the disk stops in the middle.
@@ -88,8 +88,9 @@ impl StepNode {
         let booted = recover_log(&config, disk.as_ref(), facts)?;
         let (counter, damage) = (booted.counter, booted.recovered().damage.clone());
         let limbo = booted.limbo.iter().copied().collect();
+        let scope = booted.limbo_scope(scope);
         let rng = ChaCha12Rng::seed_from_u64(seed ^ counter.rotate_left(32));
-        let (core, writer) = open_log(&config, &disk, booted, scope, (Box::new(rng), 0))?;
+        let (core, writer) = open_log(&config, &disk, booted, &scope, (Box::new(rng), 0))?;
         Ok(Self {
             core,
             driver: LogDriver::new(writer, config.sync),
@@ -137,10 +138,7 @@ impl StepNode {
 
     /// Puts the node into a state that only a long history would bring about. Before the first request.
     pub fn set_state(&mut self, state: NodeState) {
-        let limits = Limits {
-            group_bytes_max: self.config.group_cap(),
-            queue_bytes_max: self.config.queue_cap(),
-        };
+        let limits = self.config.limits();
         let identity = self.identity.of_disk();
         let core = NodeCore::new(identity, state, limits, self.driver.writer.room());
         self.core = core.mutated(self.config.mutation);

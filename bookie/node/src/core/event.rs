@@ -158,4 +158,6 @@ pub struct Limits {
     pub group_bytes_max: usize,
     /// Most bytes that wait for the disk or for metadata.
     pub queue_bytes_max: u64,
+    /// More tombstones than this in memory raise the dead watermark (storage.md G4).
+    pub tombstones_max: usize,
 }

@@ -1,4 +1,4 @@
-//! Fences, recovery reads and deletions (storage.md B10–B12).
+//! Fences and recovery reads (storage.md B10–B12).
 
 use hulse_proto::bookie::{
     Address, BookieError, FenceAnswer, FenceRequest, RecoveryReadAnswer, RecoveryReadRequest,
@@ -8,7 +8,7 @@ use hulse_proto::mutant::Mutant;
 
 use super::event::{Answer, Effect, Event, Ticket};
 use super::groups::{STATE_RECORD_BYTES, Waiter};
-use super::node_core::{NodeCore, Queued};
+use super::node_core::NodeCore;
 use super::reads::Located;
 use crate::ledger::{GroupNumber, LedgerState};
 use crate::log::{LimboKind, Record};
@@ -22,8 +22,7 @@ impl NodeCore {
     ) {
         let FenceRequest { to, token } = request;
         if self.unknown_below_watermark(&to) {
-            let event = Event::Fence { ticket, request };
-            self.queue(to.ledger, Queued::Other(event), effects);
+            self.ask_first(to.ledger, Event::Fence { ticket, request }, effects);
             return;
         }
         match self.take_fence(&to, token) {
@@ -43,12 +42,6 @@ impl NodeCore {
                 );
             }
         }
-    }
-
-    fn unknown_below_watermark(&self, to: &Address) -> bool {
-        to.ledger < self.state.dead_below
-            && !self.state.ledgers.contains_key(&to.ledger)
-            && self.check(to).is_ok()
     }
 
     /// Raises the fence if need be. The group whose durability makes the fence, and all adds accepted before it, durable.
@@ -135,7 +128,7 @@ impl NodeCore {
         let RecoveryReadRequest { to, token, entry } = request;
         if self.unknown_below_watermark(&to) {
             let event = Event::RecoveryRead { ticket, request };
-            self.queue(to.ledger, Queued::Other(event), effects);
+            self.ask_first(to.ledger, event, effects);
             return;
         }
         let fence_group = match self.fence_of_read(&to, token) {
@@ -166,37 +159,6 @@ impl NodeCore {
             return;
         }
         effects.push(read_effect(ticket, missing(state, &request)));
-    }
-
-    pub(super) fn delete(&mut self, ticket: Ticket, to: Address, effects: &mut Vec<Effect>) {
-        let answer = |result| Effect::Answer {
-            ticket,
-            answer: Answer::Delete(result),
-        };
-        let ledger = to.ledger;
-        let known = self.state.ledgers.get(&ledger);
-        let done = known
-            .filter(|state| state.deleted)
-            .map(|state| state.deleted_group);
-        let checked = self.check(&to).and_then(|()| self.check_log());
-        let group = match (checked, done) {
-            (Err(error), _) => return effects.push(answer(Err(error))),
-            (Ok(()), Some(group)) => group,
-            (Ok(()), None) => {
-                if let Err(error) = self.admit_bytes(STATE_RECORD_BYTES, false) {
-                    return effects.push(answer(Err(error)));
-                }
-                let group = self.groups.append(&Record::Tombstone { ledger });
-                let state = self.state.ledgers.entry(ledger).or_default();
-                state.bury();
-                state.deleted_group = group;
-                group
-            }
-        };
-        match self.groups.is_stored(group) {
-            true => effects.push(answer(Ok(()))),
-            false => self.groups.wait(group, Waiter::Delete { ticket }),
-        }
     }
 }
 
@@ -236,14 +198,15 @@ fn read_effect(ticket: Ticket, answer: Result<RecoveryReadAnswer, BookieError>) 
 }
 
 /// The answer to someone who waited for a group that will never be stored.
-pub(super) fn fail(waiter: Waiter, error: BookieError) -> Effect {
+pub(super) fn fail(waiter: Waiter, error: BookieError) -> Option<Effect> {
     let (ticket, answer) = match waiter {
         Waiter::Add { ticket, .. } => (ticket, Answer::Add(Err(error))),
         Waiter::Fence { ticket, .. } => (ticket, Answer::Fence(Err(error))),
         Waiter::RecoveryRead { ticket, .. } => (ticket, Answer::RecoveryRead(Err(error))),
         Waiter::Delete { ticket } => (ticket, Answer::Delete(Err(error))),
+        Waiter::DeadBelow { .. } => return None,
     };
-    Effect::Answer { ticket, answer }
+    Some(Effect::Answer { ticket, answer })
 }
 
 /// The answer to a queued request that is refused.

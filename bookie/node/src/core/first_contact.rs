@@ -7,12 +7,14 @@ use hulse_proto::bookie::{BookieError, Origin};
 use hulse_proto::id::LedgerId;
 
 use super::event::{Effect, Event, Verdict};
+use super::groups::STATE_RECORD_BYTES;
 use super::node_core::{NodeCore, Queued};
 use crate::log::record::entry_record_bytes;
 
 impl NodeCore {
     /// Queues a request behind metadata's word; the first one asks for it.
     pub(super) fn queue(&mut self, ledger: LedgerId, item: Queued, effects: &mut Vec<Effect>) {
+        self.verifying_bytes += item.bytes();
         let queue = self.verifying.entry(ledger).or_insert_with(|| {
             effects.push(Effect::Verify { ledger });
             VecDeque::new()
@@ -40,8 +42,7 @@ impl NodeCore {
                     request,
                     arrived,
                 } => {
-                    let bytes = entry_record_bytes(&request.entry) as u64;
-                    self.verifying_bytes -= bytes;
+                    self.verifying_bytes -= entry_record_bytes(&request.entry) as u64;
                     let spent = now.saturating_sub(arrived);
                     let refusal = self.check_log().err().or_else(|| match request.origin {
                         Origin::Normal => normal_refusal(ledger, verdict),
@@ -60,7 +61,10 @@ impl NodeCore {
                         }
                     }
                 }
-                Queued::Other(event) => self.resume(ledger, event, verdict, effects),
+                Queued::Other(event) => {
+                    self.verifying_bytes -= STATE_RECORD_BYTES as u64;
+                    self.resume(ledger, event, verdict, effects);
+                }
             }
         }
     }

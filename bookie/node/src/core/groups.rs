@@ -21,7 +21,7 @@ const CAP_START: usize = 2 << 20;
 /// The adaptive cap never falls below this.
 const CAP_MIN: usize = 256 << 10;
 
-/// Room that a fence or a tombstone takes in a group, bytes, rounded up.
+/// Room that a fence, a tombstone or a watermark takes in a group, bytes, rounded up.
 pub(super) const STATE_RECORD_BYTES: usize = 64;
 
 /// An add that stands in a group.
@@ -44,7 +44,7 @@ pub struct PlacedAdd {
 pub struct Item {
     /// Where in the group.
     pub place: InGroup,
-    /// `None`: a fence or a tombstone.
+    /// `None`: a fence, a tombstone or a watermark.
     pub add: Option<PlacedAdd>,
 }
 
@@ -80,6 +80,11 @@ pub enum Waiter {
     Delete {
         /// For the answer.
         ticket: Ticket,
+    },
+    /// The node itself, for the dead watermark.
+    DeadBelow {
+        /// The watermark.
+        below: LedgerId,
     },
 }
 
@@ -189,7 +194,7 @@ impl Groups {
         group.number
     }
 
-    /// Appends a fence or a tombstone.
+    /// Appends a fence, a tombstone or a watermark.
     pub fn append(&mut self, record: &Record) -> GroupNumber {
         self.make_room(STATE_RECORD_BYTES);
         let group = &mut self.collecting;

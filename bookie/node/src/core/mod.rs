@@ -9,6 +9,7 @@
 //! 2. Groups become durable in order, so a durable fence proves that every earlier add is durable or failed (B5, B10).
 //! 3. After the log failed nothing is confirmed any more (B14).
 
+mod deletion;
 mod event;
 mod fences;
 mod first_contact;

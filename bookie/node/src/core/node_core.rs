@@ -10,7 +10,7 @@ use hulse_proto::limits::ENTRY_BYTES_MAX;
 use hulse_proto::mutant::{Mutant, Mutation};
 
 use super::event::{Answer, Effect, Event, Limits, Room, Ticket};
-use super::groups::{Groups, SealedGroup, Waiter};
+use super::groups::{Groups, STATE_RECORD_BYTES, SealedGroup, Waiter};
 use super::state::NodeState;
 use crate::ledger::AddVerdict;
 use crate::log::DiskIdentity;
@@ -23,8 +23,18 @@ pub(super) enum Queued {
         request: AddRequest,
         arrived: Duration,
     },
-    /// Only below the dead watermark (G4).
+    /// A fence or a recovery read, only below the dead watermark (G4).
     Other(Event),
+}
+
+impl Queued {
+    /// What it counts against the queue's bound.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Add { request, .. } => entry_record_bytes(&request.entry) as u64,
+            Self::Other(_) => STATE_RECORD_BYTES as u64,
+        }
+    }
 }
 
 /// The core. See the module.
@@ -34,7 +44,9 @@ pub struct NodeCore {
     pub(super) groups: Groups,
     pub(super) verifying: BTreeMap<LedgerId, VecDeque<Queued>>,
     pub(super) verifying_bytes: u64,
-    limits: Limits,
+    /// A watermark that is written and not durable yet.
+    pub(super) raising: Option<LedgerId>,
+    pub(super) limits: Limits,
     room: Room,
     read_only: Option<String>,
     pub(super) failed: Option<String>,
@@ -50,6 +62,7 @@ impl NodeCore {
             groups: Groups::new(limits),
             verifying: BTreeMap::new(),
             verifying_bytes: 0,
+            raising: None,
             limits,
             room,
             read_only: None,
@@ -86,6 +99,11 @@ impl NodeCore {
             (None, true) => Some("the disk is full"),
             (None, false) => None,
         }
+    }
+
+    /// True while a raised dead watermark waits for the disk (crash point 12 of storage.md §10).
+    pub fn raises_watermark(&self) -> bool {
+        self.raising.is_some()
     }
 
     /// Why the log failed, if it did.
@@ -332,10 +350,8 @@ impl NodeCore {
         now: Duration,
         effects: &mut Vec<Effect>,
     ) {
-        let ledger = request.to.ledger;
-        self.verifying_bytes += entry_record_bytes(&request.entry) as u64;
         self.queue(
-            ledger,
+            request.to.ledger,
             Queued::Add {
                 ticket,
                 request,

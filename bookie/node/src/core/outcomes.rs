@@ -80,6 +80,7 @@ impl NodeCore {
                 ticket,
                 answer: Answer::Delete(Ok(())),
             }),
+            Waiter::DeadBelow { below } => self.forget_below(below),
         }
     }
 
@@ -93,7 +94,9 @@ impl NodeCore {
             for add in items.into_iter().filter_map(|item| item.add) {
                 effects.push(self.answer_add(add.ticket, Err(error.clone())));
             }
-            let failed = waiters.into_iter().map(|w| fences::fail(w, error.clone()));
+            let failed = waiters
+                .into_iter()
+                .filter_map(|w| fences::fail(w, error.clone()));
             effects.extend(failed);
         }
         for (_, queue) in std::mem::take(&mut self.verifying) {

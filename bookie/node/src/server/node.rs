@@ -99,7 +99,10 @@ impl BookieNode {
         let booted = recover_log(&config, disk.as_ref(), facts)?;
         let scope = match booted.limbo.is_empty() {
             true => Vec::new(),
-            false => limbo_scope(metadata.as_ref(), &registered.identity).await?,
+            false => {
+                let named = limbo_scope(metadata.as_ref(), &registered.identity).await?;
+                booted.limbo_scope(&named)
+            }
         };
         let status = NodeStatus {
             damage: booted.recovered().damage.clone(),
@@ -112,7 +115,7 @@ impl BookieNode {
             tracing::error!(
                 ?range,
                 ledgers = scope.len(),
-                "log is damaged; open ledgers are in limbo"
+                "log is damaged; ledgers are in limbo"
             );
             seams.metrics.damage.inc();
         }

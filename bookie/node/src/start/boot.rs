@@ -8,7 +8,7 @@ use hulse_proto::time::TimestampMs;
 use rand::RngCore;
 
 use crate::config::NodeConfig;
-use crate::core::{Limits, NodeCore, NodeState};
+use crate::core::{NodeCore, NodeState};
 use crate::disk::Disk;
 use crate::identity::{Boot, Identity, IdentityError, read_boot, write_boot, write_identity};
 use crate::log::recovery::{LogError, Recovered, recover};
@@ -45,6 +45,17 @@ impl Booted {
         &self.recovered
     }
 
+    /// The ledgers that limbo is about, given those that metadata name (S3): also each that would take the writer's adds without
+    /// another look, because its fence may be what was lost.
+    pub fn limbo_scope(&self, named: &[LedgerId]) -> Vec<LedgerId> {
+        if self.limbo.is_empty() {
+            return Vec::new();
+        }
+        let named = named.iter().copied();
+        let all: BTreeSet<LedgerId> = named.chain(self.state.open_to_writers()).collect();
+        all.into_iter().collect()
+    }
+
     /// Damage that no earlier start has seen.
     pub fn new_damage(&self) -> &[DamagedRange] {
         &self.new_damage
@@ -71,6 +82,7 @@ pub fn recover_log(
     let survived = !last.kernel.is_empty() && last.kernel == config.kernel_boot_id;
     let mut state = NodeState::default();
     let recovered = recover(disk, &facts.identity.of_disk(), survived, &mut state)?;
+    state.forget_dead(|_, _| true);
     let known = &state.known_damage;
     let new_damage: Vec<DamagedRange> = recovered
         .damage
@@ -146,10 +158,7 @@ pub fn open_log(
     };
     debug_assert!(boot.counter > booted.last.counter, "boot counters grow");
     write_boot(disk.as_ref(), &boot)?;
-    let limits = Limits {
-        group_bytes_max: config.group_cap(),
-        queue_bytes_max: config.queue_cap(),
-    };
+    let limits = config.limits();
     let identity = booted.facts.identity.of_disk();
     let core = NodeCore::new(identity, booted.state, limits, writer.room());
     let core = core.mutated(config.mutation);

@@ -97,6 +97,51 @@ fn limbo_refuses_the_writer_and_lets_recovery_write() {
     ));
 }
 
+/// Metadata name only ledgers that are not closed; the damage may have held the fence of another, whose old writer lives (S3).
+#[test]
+fn limbo_is_also_about_every_ledger_that_would_take_the_writers_adds() {
+    let mut rig = Rig::new(config());
+    rig.store(1, 0..2, 100);
+    rig.store(2, 0..1, 100);
+    rig.store(3, 0..1, 100);
+    assert!(matches!(rig.fence(3, 5), StepAnswer::Fence(Ok(_))));
+    assert!(matches!(rig.delete(2), StepAnswer::Delete(Ok(()))));
+    // The fence of ledger 1 stands in a group of its own, and is lost.
+    assert!(matches!(rig.fence(1, 1), StepAnswer::Fence(Ok(_))));
+    assert!(negative(&rig.recovery_read(1, 1, 2)));
+    rig.store(4, 0..1, 100);
+    let name = log_files(&rig.disk)[0].clone();
+    let fence = group_of(6);
+    rig.disk.flip(&name, fence + 70, 1);
+    let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(4)]);
+    assert_eq!(rig.node.new_limbo(), [LimboKind::Damage]);
+    assert_eq!(rig.node.damage()[0].first, fence);
+    for _ in 0..2 {
+        let limbo = |ledger| {
+            let state = &rig.node.core().state().ledgers[&LedgerId(ledger)];
+            (state.limbo().is_some(), state.fence.0)
+        };
+        let found = [1, 2, 3, 4].map(limbo);
+        assert_eq!(found, [(true, 0), (false, 0), (false, 5), (true, 0)]);
+        let late = add(rig.to(1), entry(1, 2, 10));
+        let (_, output) = rig.node.add(late);
+        assert!(output.verify.is_empty());
+        let answer = rig.answer(output);
+        assert!(
+            matches!(answer, StepAnswer::Add(Err(BookieError::Limbo { .. }))),
+            "taken after a negative: {answer:?}"
+        );
+        rig = rig.reopen(config(), Survival::Nothing, &[]);
+    }
+}
+
+fn negative(answer: &StepAnswer) -> bool {
+    matches!(
+        answer,
+        StepAnswer::RecoveryRead(Ok(RecoveryReadAnswer::Negative { .. }))
+    )
+}
+
 #[test]
 fn read_of_damaged_entry_is_unknown_and_a_copy_heals_it() {
     let (mut rig, name) = filled(5);

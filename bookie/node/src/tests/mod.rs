@@ -2,6 +2,7 @@
 
 mod corruption;
 mod crash_points;
+mod dead_below;
 mod disk_full;
 mod disks;
 mod fences;

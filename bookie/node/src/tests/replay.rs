@@ -55,6 +55,8 @@ fn replay(records: &[(Record, Location)]) -> NodeState {
     for (record, location) in records {
         state.apply(record, *location);
     }
+    // As a start does: what lies below the watermark may be forgotten.
+    state.forget_dead(|_, _| true);
     state
 }
 

@@ -424,6 +424,15 @@ impl Rig {
         self.answer(output)
     }
 
+    /// Deleted for ever, remembered as such or not.
+    pub fn is_dead(&self, ledger: u64) -> bool {
+        let state = self.node.core().state();
+        match state.ledgers.get(&LedgerId(ledger)) {
+            Some(known) => known.deleted,
+            None => LedgerId(ledger) < state.dead_below,
+        }
+    }
+
     pub fn delete(&mut self, ledger: u64) -> StepAnswer {
         let (_, output) = self.node.delete(self.to(ledger));
         self.answer(output)

@@ -172,6 +172,24 @@ impl MemoryDisk {
         }
     }
 
+    /// Puts the medium back to a copy of it. Old handles fail from now on.
+    pub fn restore(&self, copy: &Self) {
+        let copy = copy.fork();
+        let copy = copy.state();
+        let mut state = self.state();
+        state.life += 1;
+        state.locked = false;
+        state.names = copy.names.clone();
+        state.durable_names = copy.durable_names.clone();
+        state.files = copy.files.clone();
+        state.next_file = state.next_file.max(copy.next_file);
+    }
+
+    /// Bytes that the named files take together.
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
     /// What was called so far.
     pub fn counts(&self) -> DiskCounts {
         self.state().counts
