@@ -105,12 +105,13 @@ impl LedgerState {
                 false => AddVerdict::Refused(BookieError::Conflict { ledger, entry }),
             };
         }
+        let careless = mutation.is(Mutant::ProposedMemberCounts);
         match self.entries.get(entry) {
             Some(slot) if slot.digest != digest => {
                 AddVerdict::Refused(BookieError::Conflict { ledger, entry })
             }
             Some(_) if !self.damaged.contains(&entry) => AddVerdict::Stored,
-            _ if origin == Origin::Normal && !self.contacted => AddVerdict::Verify,
+            _ if origin == Origin::Normal && !(self.contacted || careless) => AddVerdict::Verify,
             _ => AddVerdict::Append,
         }
     }

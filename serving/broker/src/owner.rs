@@ -156,6 +156,7 @@ impl Partitions {
             roll_bytes: config.ledger_roll_bytes,
             roll_age: config.ledger_roll_age,
             max_batch_bytes: config.max_batch_bytes,
+            mutation: config.mutation,
         };
         Self {
             with: Arc::new(with),

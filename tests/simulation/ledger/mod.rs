@@ -8,5 +8,7 @@ mod plan;
 mod recoverer;
 mod writer;
 
-pub use plan::{run, run_with};
-pub use writer::entry;
+pub use book::Book;
+pub use plan::{finish, run, run_with};
+pub use recoverer::recover_all;
+pub use writer::{Writer, entry};

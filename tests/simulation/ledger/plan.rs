@@ -112,7 +112,8 @@ fn start_writers(
     (0..count).map(start).collect()
 }
 
-async fn finish(world: &Arc<World>, book: &Book, writers: Writers) -> Run {
+/// Recovers every ledger of the book in a healed world, lets its writers try once more, and judges.
+pub async fn finish(world: &Arc<World>, book: &Book, writers: Writers) -> Run {
     let process = Process::new("final");
     let mut closed = Vec::new();
     for ledger in book.ledgers() {

@@ -108,7 +108,11 @@ impl MemoryLedgers {
             }
         }
         if !metadata.last_fragment().ensemble.contains(&self.member) {
-            return Err(BookieError::NotInEnsemble { ledger });
+            let token = FenceToken(0);
+            return Err(match self.is_mutant(Mutant::StrangerEndsWriter) {
+                true => BookieError::Fenced { ledger, token },
+                false => BookieError::NotInEnsemble { ledger },
+            });
         }
         self.ledgers.entry(ledger).or_default();
         Ok(())

@@ -56,7 +56,8 @@ impl WriterCore {
         result: Result<(), BookieError>,
         effects: &mut Vec<WriterEffect>,
     ) {
-        if !self.is_ours(tag) || matches!(self.phase, Phase::Frozen | Phase::Ended(_)) {
+        let heeded = self.is_ours(tag) || self.heeds_stranger(&result);
+        if !heeded || matches!(self.phase, Phase::Frozen | Phase::Ended(_)) {
             return;
         }
         match result {
@@ -67,6 +68,11 @@ impl WriterCore {
             self.settle_ending(effects);
         }
         self.check_drained(effects);
+    }
+
+    fn heeds_stranger(&self, result: &Result<(), BookieError>) -> bool {
+        let fenced = matches!(result, Err(BookieError::Fenced { .. }));
+        fenced && self.config.mutation.is(Mutant::StrangerEndsWriter)
     }
 
     fn is_ours(&mut self, tag: &AddTag) -> bool {

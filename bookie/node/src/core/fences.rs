@@ -158,7 +158,13 @@ impl NodeCore {
             });
             return;
         }
-        effects.push(read_effect(ticket, missing(state, &request)));
+        let answer = match self.mutation.is(Mutant::NegativeFromLimbo) {
+            true => Ok(RecoveryReadAnswer::Negative {
+                unsynced_limbo: false,
+            }),
+            false => missing(state, &request),
+        };
+        effects.push(read_effect(ticket, answer));
     }
 }
 

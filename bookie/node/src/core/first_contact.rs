@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use hulse_proto::bookie::{BookieError, Origin};
-use hulse_proto::id::LedgerId;
+use hulse_proto::id::{FenceToken, LedgerId};
+use hulse_proto::mutant::{Mutant, Mutation};
 
 use super::event::{Effect, Event, Verdict};
 use super::groups::STATE_RECORD_BYTES;
@@ -45,7 +46,7 @@ impl NodeCore {
                     self.verifying_bytes -= entry_record_bytes(&request.entry) as u64;
                     let spent = now.saturating_sub(arrived);
                     let refusal = self.check_log().err().or_else(|| match request.origin {
-                        Origin::Normal => normal_refusal(ledger, verdict),
+                        Origin::Normal => normal_refusal(ledger, verdict, self.mutation),
                         _ => other_refusal(ledger, verdict),
                     });
                     match refusal {
@@ -86,13 +87,17 @@ impl NodeCore {
     }
 }
 
-fn normal_refusal(ledger: LedgerId, verdict: &Verdict) -> Option<BookieError> {
+fn normal_refusal(ledger: LedgerId, verdict: &Verdict, mutation: Mutation) -> Option<BookieError> {
     match verdict {
         Verdict::Open => None,
         Verdict::Fenced { token } => Some(BookieError::Fenced {
             ledger,
             token: *token,
         }),
+        Verdict::NotInEnsemble if mutation.is(Mutant::StrangerEndsWriter) => {
+            let token = FenceToken(0);
+            Some(BookieError::Fenced { ledger, token })
+        }
         Verdict::NotInEnsemble => Some(BookieError::NotInEnsemble { ledger }),
         Verdict::Deleted => Some(BookieError::Deleted { ledger }),
         Verdict::Unavailable => Some(BookieError::MetadataUnavailable),

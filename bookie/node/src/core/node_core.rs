@@ -257,6 +257,7 @@ impl NodeCore {
         let known = self.state.ledgers.get(&ledger);
         let verdict = match known {
             Some(state) => state.judge(&header, request.origin, self.mutation),
+            None if self.mutation.is(Mutant::ProposedMemberCounts) => AddVerdict::Append,
             None if request.origin == Origin::Normal || ledger < self.state.dead_below => {
                 AddVerdict::Verify
             }
@@ -301,7 +302,8 @@ impl NodeCore {
         state
             .pending
             .insert(header.entry, crate::ledger::PendingEntry { digest, group });
-        if request.origin == Origin::Normal {
+        let keeps = self.mutation.is(Mutant::RecoveryRaisesConfirmedEnd);
+        if request.origin == Origin::Normal || keeps {
             state.confirmed_end = state.confirmed_end.max(request.confirmed_end);
         }
     }

@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hulse_proto::mutant::{Mutant, Mutation};
+
 use super::format::{
     BLOCK_BYTES, DiskIdentity, FileHeader, FileHeaderError, GROUP_HEADER_BYTES, GroupHeader,
     LogPosition, file_name, file_number,
@@ -108,6 +110,7 @@ pub fn recover(
     disk: &dyn Disk,
     identity: &DiskIdentity,
     survived: bool,
+    mutation: Mutation,
     replay: &mut dyn Replay,
 ) -> Result<Recovered, LogError> {
     let files = open_files(disk, identity)?;
@@ -126,6 +129,7 @@ pub fn recover(
         files: &files,
         seals: &seals,
         survived,
+        mutation,
         replay,
         out: Recovered {
             end: LogPosition::default(),
@@ -210,6 +214,7 @@ struct Pass<'a> {
     files: &'a BTreeMap<u64, LogFile>,
     seals: &'a BTreeMap<u64, u64>,
     survived: bool,
+    mutation: Mutation,
     replay: &'a mut dyn Replay,
     out: Recovered,
     /// After damage the number of the next group is not known.
@@ -311,7 +316,8 @@ impl Pass<'_> {
                     offset: at,
                 }
             };
-            if !self.proof(hole, Some((&mut *scan, at, id)))? {
+            let trusting = self.mutation.is(Mutant::TruncateAtFirstBadGroup);
+            if trusting || !self.proof(hole, Some((&mut *scan, at, id)))? {
                 return Ok(Some(at));
             }
             let from = if valid { at } else { at + BLOCK_BYTES as u64 };

@@ -81,7 +81,8 @@ pub fn recover_log(
     };
     let survived = !last.kernel.is_empty() && last.kernel == config.kernel_boot_id;
     let mut state = NodeState::default();
-    let recovered = recover(disk, &facts.identity.of_disk(), survived, &mut state)?;
+    let identity = facts.identity.of_disk();
+    let recovered = recover(disk, &identity, survived, config.mutation, &mut state)?;
     state.forget_dead(|_, _| true);
     let known = &state.known_damage;
     let new_damage: Vec<DamagedRange> = recovered

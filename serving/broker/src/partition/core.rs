@@ -18,6 +18,7 @@ use hulse_proto::entry::{BatchSummary, EntryClass, EntryKind, Envelope, NewEntry
 use hulse_proto::error::{Fate, Fault, Reason};
 use hulse_proto::id::{EntryId, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::limits::ENTRY_BATCHES_MAX;
+use hulse_proto::mutant::{Mutant, Mutation};
 use hulse_proto::time::TimestampMs;
 
 use super::handle::Produced;
@@ -121,6 +122,7 @@ pub(crate) struct PartitionCore<M, T> {
     snapshot_not_before: TimestampMs,
     failed: Option<Fault>,
     effects: Vec<Effect<T>>,
+    mutation: Mutation,
 }
 
 impl<M: MetaState, T> PartitionCore<M, T> {
@@ -153,7 +155,13 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             snapshot_not_before: 0,
             failed: None,
             effects: Vec::new(),
+            mutation: Mutation::default(),
         }
+    }
+
+    /// The same with a rule switched off.
+    pub(crate) fn mutated(self, mutation: Mutation) -> Self {
+        Self { mutation, ..self }
     }
 
     /// What was confirmed.
@@ -412,11 +420,23 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             self.since_snapshot.0 >= SNAPSHOT_ENTRIES || self.since_snapshot.1 >= SNAPSHOT_BYTES;
         if (due || long) && self.snapshot_running.is_none() && now >= self.snapshot_not_before {
             self.snapshot_running = Some(std::mem::take(&mut self.since_snapshot));
-            let records = self
-                .state
-                .snapshot(self.config.partition, self.config.epoch);
+            let CoreConfig {
+                partition, epoch, ..
+            } = self.config;
+            let records = match self.mutation.is(Mutant::SnapshotOfUnconfirmed) {
+                true => self.accepted_state().snapshot(partition, epoch),
+                false => self.state.snapshot(partition, epoch),
+            };
             self.effects.push(Effect::Snapshot(records));
         }
+    }
+
+    /// By mutation only: the state with all that was accepted, confirmed or not.
+    fn accepted_state(&self) -> PartitionState<M> {
+        let mut state = self.state.clone();
+        state.log.producers = self.accepted.clone();
+        state.log.end = self.next_offset;
+        state
     }
 
     /// The snapshot is confirmed, or was given up.

@@ -12,6 +12,7 @@ use hulse_proto::entry::{EntryClass, EntryKind, Envelope, NewEntry};
 use hulse_proto::error::{ErrorKind, Fault};
 use hulse_proto::id::{LedgerId, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::ledger::LedgerKind;
+use hulse_proto::mutant::Mutant;
 use hulse_proto::time::TimestampMs;
 use hulse_proto::wire::metadata::ChainLink;
 
@@ -58,10 +59,17 @@ impl StateWriter {
         {
             self.next_ledger(with).await?;
         }
-        let Some(writer) = &self.writer else {
+        let Some(writer) = self.writer.clone() else {
             return Ok(());
         };
         let ledger = writer.ledger();
+        if with.mutation.is(Mutant::StateLedgerUnlinkedEarly) {
+            self.drop_older(with, ledger).await?;
+        }
+        #[cfg(any(test, feature = "testing"))]
+        if with.mutation.is(Mutant::LogTrimmedPastSnapshot) {
+            self.trim_log(with).await;
+        }
         let mut appends = Vec::with_capacity(bodies.len());
         for body in bodies {
             // A snapshot may be larger than what the writer takes at once; answers need no poll to make room.
@@ -146,6 +154,18 @@ impl StateWriter {
             }
             let reloaded = self.chain.reload(&*with.metadata, newest).await;
             reloaded.map_err(|error| SnapshotError::Lost(storage_fault::chain(&error)))?;
+        }
+    }
+
+    /// By mutation only: every closed log ledger goes, whatever is confirmed of the snapshot that covers it.
+    #[cfg(any(test, feature = "testing"))]
+    async fn trim_log(&self, with: &Collaborators) {
+        let chain = Chain::load(&*with.metadata, self.partition, LedgerKind::Log).await;
+        if let Ok(chain) = chain
+            && let Some(newest) = chain.links().next_back()
+        {
+            let unlink = chain.unlink_before(LedgerId(newest.ledger));
+            let _outcome = with.metadata.txn(self.guarded(unlink)).await;
         }
     }
 

@@ -11,6 +11,7 @@ use hulse_proto::bookie::ReadClass;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{EntryId, LedgerId, NodeName, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata};
+use hulse_proto::mutant::Mutation;
 use hulse_proto::time::WallClock;
 use hulse_proto::wire::metadata::{ChainLink, Partition};
 use prost::Message;
@@ -41,6 +42,8 @@ pub(crate) struct Collaborators {
     pub(crate) roll_bytes: u64,
     pub(crate) roll_age: Duration,
     pub(crate) max_batch_bytes: usize,
+    /// For tests: a rule that is switched off.
+    pub(crate) mutation: Mutation,
 }
 
 /// A partition that is ready to serve.
@@ -237,7 +240,7 @@ async fn fold_state(
     partition: PartitionId,
     ledgers: &[(LedgerId, LedgerMetadata)],
 ) -> Result<PartitionState<NoMeta>, Fault> {
-    let mut fold = StateFold::<NoMeta>::new(partition);
+    let mut fold = StateFold::<NoMeta>::new(partition).mutated(with.mutation);
     for (ledger, metadata) in ledgers {
         let end = totals(*ledger, metadata)?.end;
         let reader = with.client.reader(*ledger, metadata.clone());

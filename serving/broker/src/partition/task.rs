@@ -76,13 +76,15 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         queued_bytes: queued_bytes.clone(),
         max_batch_bytes: with.max_batch_bytes,
     }));
+    let mutation = with.mutation;
     let task = Task {
         clock: OwnerClock::new(with.clock.clone(), taken.state.log.append_time),
         with,
         partition: taken.config.partition,
         epoch: taken.config.epoch,
         guard: taken.guard,
-        core: PartitionCore::new(taken.config, taken.state, taken.next_offset, taken.replayed),
+        core: PartitionCore::new(taken.config, taken.state, taken.next_offset, taken.replayed)
+            .mutated(mutation),
         log: taken.log,
         offsets,
         queued_bytes,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hulse_proto::entry::Envelope;
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId};
+use hulse_proto::mutant::{Mutant, Mutation};
 
 use super::log_state::LogState;
 use super::meta::MetaState;
@@ -122,6 +123,7 @@ pub struct StateFold<M> {
     state: PartitionState<M>,
     snapshots: u64,
     collecting: Option<Collecting>,
+    mutation: Mutation,
 }
 
 /// A snapshot whose chunks are still coming.
@@ -143,7 +145,14 @@ impl<M: MetaState> StateFold<M> {
             state: PartitionState::default(),
             snapshots: 0,
             collecting: None,
+            mutation: Mutation::default(),
         }
+    }
+
+    /// The same with a rule switched off.
+    #[must_use]
+    pub fn mutated(self, mutation: Mutation) -> Self {
+        Self { mutation, ..self }
     }
 
     /// Folds the next META entry's body.
@@ -233,6 +242,10 @@ impl<M: MetaState> StateFold<M> {
         now.next += 1;
         if now.next == now.count {
             self.state = PartitionState::restore(&now.bytes, now.state_applied)?;
+            if self.mutation.is(Mutant::OneAppliedPosition) {
+                let one = self.state.log.end.0.max(self.state.state_applied);
+                (self.state.log.end, self.state.state_applied) = (Offset(one), one);
+            }
             self.snapshots += 1;
             self.collecting = None;
         }

@@ -6,7 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use hulse_proto::entry::{BatchSummary, EntryKind, Envelope};
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId, ProducerId, TopicId};
+use hulse_proto::mutant::{Mutant, Mutation};
 use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha12Rng;
 
 use super::*;
 
@@ -90,6 +93,7 @@ struct World {
     log: Vec<(Offset, Offset, Envelope)>,
     state: Vec<Bytes>,
     sequences: BTreeMap<i8, i32>,
+    mutation: Mutation,
 }
 
 impl World {
@@ -105,6 +109,7 @@ impl World {
             log: vec![],
             state: vec![],
             sequences: BTreeMap::new(),
+            mutation: Mutation::default(),
         }
     }
 
@@ -159,9 +164,13 @@ impl World {
     }
 
     fn replay(&self) -> PartitionState<Registers> {
-        let mut fold = StateFold::<Registers>::new(self.id);
+        self.try_replay().unwrap()
+    }
+
+    fn try_replay(&self) -> Result<PartitionState<Registers>, StateError> {
+        let mut fold = StateFold::<Registers>::new(self.id).mutated(self.mutation);
         for body in &self.state {
-            fold.fold(body).unwrap();
+            fold.fold(body)?;
         }
         let mut state = fold.finish();
         for (first, end, envelope) in &self.log {
@@ -169,7 +178,7 @@ impl World {
                 state.apply_log(*first, *end, envelope, EXPIRY);
             }
         }
-        state
+        Ok(state)
     }
 
     fn step(&mut self, step: &Step) {
@@ -262,4 +271,44 @@ fn idle_producer_is_forgotten_after_the_expiry_and_may_begin_anywhere() {
     world.data(&[(2, 3)], 2_000);
     assert!(world.live.log.producers.get(ProducerId(1)).is_none());
     assert!(world.live.log.producers.get(ProducerId(2)).is_some());
+}
+
+/// A step as `step` draws it, from a seed's own generator.
+fn drawn(rng: &mut ChaCha12Rng) -> Step {
+    match rng.random_range(0..13) {
+        0..6 => {
+            let batches = (0..rng.random_range(1..5))
+                .map(|_| (rng.random_range(-1..4), rng.random_range(1..20)))
+                .collect();
+            Step::Data(batches, rng.random_range(0..40_000))
+        }
+        6..10 => Step::Delta(rng.random(), rng.random()),
+        10 => Step::Snapshot,
+        11 => Step::DieInSnapshot(rng.random_range(0..4)),
+        _ => Step::Roll,
+    }
+}
+
+/// True when the replay gives the live state after each step of this seed.
+fn replay_holds(seed: u64, mutation: Mutation) -> bool {
+    let mut rng = ChaCha12Rng::seed_from_u64(seed);
+    let mut world = World {
+        mutation,
+        ..World::new()
+    };
+    (0..rng.random_range(1..60)).all(|_| {
+        world.step(&drawn(&mut rng));
+        world.try_replay().as_ref() == Ok(&world.live)
+    })
+}
+
+/// Mutant: replay of the log and of the deltas begin at one position (ARCHITECTURE D3 gives each its own).
+#[test]
+fn one_applied_position_for_both_chains_is_found() {
+    const BUDGET: u64 = 500;
+    let broken = Mutation::of(Some(Mutant::OneAppliedPosition));
+    let found = (0..BUDGET).find(|seed| !replay_holds(*seed, broken));
+    println!("OneAppliedPosition: seed {found:?}");
+    assert!(found.is_some());
+    assert!((0..BUDGET).all(|seed| replay_holds(seed, Mutation::default())));
 }
