@@ -39,6 +39,13 @@ pub struct ClientConfig {
     pub metadata_deadline: Duration,
     /// Metadata must have answered within this time before a roll starts (storage.md, amendment to W15).
     pub metadata_fresh: Duration,
+    /// An ack quorum must be out of reach for this long because members are read-only, before a ledger is said to be full
+    /// (storage.md D1).
+    pub full_patience: Duration,
+    /// A ledger of so many fragments is worn: its owner should roll it (storage.md W15).
+    pub worn_fragments: usize,
+    /// So is one whose ensemble changed this often within a minute.
+    pub worn_changes: usize,
     /// Deleting gives up (and can be resumed) after this long.
     pub delete_deadline: Duration,
     /// Ledger numbers reserved with one transaction.
@@ -66,6 +73,9 @@ impl ClientConfig {
             recovery_deadline: Duration::from_secs(20),
             metadata_deadline: Duration::from_secs(10),
             metadata_fresh: Duration::from_secs(1),
+            full_patience: Duration::from_millis(500),
+            worn_fragments: 16,
+            worn_changes: 8,
             delete_deadline: Duration::from_secs(20),
             id_block: 16,
             mutation: Mutation::default(),

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::error::{CreateError, GuardFailed, RollError};
 use crate::ledger_client::{Inner, NewLedger};
 use crate::metadata::{Committed, NonceField, NotCommitted, Proposal, commit, read_ledger};
-use crate::placement::choose;
+use crate::placement::{Room, choose};
 use crate::writer::{CloseGuard, LedgerWriter, Opened, Sealing, commit_close, end_of};
 
 /// Between two looks for the metadata of a ledger that was created by a transaction with a lost answer.
@@ -22,10 +22,11 @@ const READ_AGAIN: Duration = Duration::from_millis(50);
 pub(crate) async fn create(
     inner: &Arc<Inner>,
     new: NewLedger,
+    room: Room,
     part: impl FnOnce(LedgerId) -> Txn + Send,
 ) -> Result<LedgerWriter, CreateError> {
     let deadline = Instant::now() + inner.config.metadata_deadline;
-    let (ledger, metadata) = prepare(inner, new).await?;
+    let (ledger, metadata) = prepare(inner, new, room).await?;
     let proposal = Proposal::new(
         ledger_key(ledger),
         None,
@@ -56,11 +57,15 @@ pub(crate) async fn create(
 }
 
 /// Takes a number and chooses an ensemble; nothing is written yet but the counter.
-async fn prepare(inner: &Inner, new: NewLedger) -> Result<(LedgerId, LedgerMetadata), CreateError> {
+async fn prepare(
+    inner: &Inner,
+    new: NewLedger,
+    room: Room,
+) -> Result<(LedgerId, LedgerMetadata), CreateError> {
     let ledger = inner.ids.next(&*inner.metadata).await?;
     let candidates = inner.bookies.candidates().await?;
     let quorums = inner.config.quorums;
-    let placement = inner.with_rng(|rng| choose(quorums, new.kind, candidates, rng))?;
+    let placement = inner.with_rng(|rng| choose(quorums, room, candidates, rng))?;
     let degraded = placement.absent.into_iter().map(|member| Degraded {
         first: EntryId(0),
         end: EntryId(u64::MAX),
@@ -139,9 +144,12 @@ async fn ready_to_roll(
             why: "no answer within the time that a roll needs".to_owned(),
         })
     };
-    let prepared = timeout(inner.config.metadata_fresh, prepare(inner, new))
-        .await
-        .map_err(|_| silent())??;
+    let prepared = timeout(
+        inner.config.metadata_fresh,
+        prepare(inner, new, new.kind.into()),
+    )
+    .await
+    .map_err(|_| silent())??;
     let key = ledger_key(writer.ledger());
     timeout(inner.config.metadata_fresh, inner.metadata.get(&key))
         .await

@@ -13,10 +13,12 @@ use crate::config::ClientConfig;
 use crate::directory::BookieDirectory;
 use crate::error::{CreateError, DeleteError, RecoverError, RollError};
 use crate::metadata::{LedgerIds, read_ledger};
+use crate::placement::Room;
 use crate::reader::LedgerReader;
 use crate::recovery::Policy;
+use crate::standing::Standing;
 use crate::writer::LedgerWriter;
-use crate::{create, delete, recovery};
+use crate::{create, delete, recovery, standing};
 
 /// What a new ledger is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +100,38 @@ impl LedgerClient {
         new: NewLedger,
         part: impl FnOnce(LedgerId) -> Txn + Send,
     ) -> Result<LedgerWriter, CreateError> {
-        create::create(&self.inner, new, part).await
+        create::create(&self.inner, new, new.kind.into(), part).await
+    }
+
+    /// As [`LedgerClient::create`], for a log ledger that shall take CONTROL while no records can be stored (storage.md, amended
+    /// D1): it may stand on read-only bookies. Its writer refuses DATA with [`crate::NotWritten::Full`] until
+    /// [`LedgerWriter::admit_data`].
+    ///
+    /// # Errors
+    /// [`CreateError`]. Not cancel-safe: a dropped call leaves the outcome unknown.
+    pub async fn create_for_control(
+        &self,
+        new: NewLedger,
+        part: impl FnOnce(LedgerId) -> Txn + Send,
+    ) -> Result<LedgerWriter, CreateError> {
+        let writer = create::create(&self.inner, new, Room::ForTheRest, part).await?;
+        writer.refuse_data();
+        Ok(writer)
+    }
+
+    /// Whether records can be stored now: with `None` in a new ledger, else in that of `writer` because Qa of its members are
+    /// writable (storage.md, amended D1). A hint: what it says may be over when it is used.
+    ///
+    /// # Errors
+    /// Those of the store. Cancel-safe.
+    pub async fn takes_data(&self, writer: Option<&LedgerWriter>) -> Result<bool, MetadataError> {
+        standing::takes_data(&self.inner, writer).await
+    }
+
+    /// Looks whether a ledger that rested is still worth writing to (storage.md W15), within `metadata_fresh`. A ledger that is no
+    /// longer this writer's ends the writer (W6).
+    pub async fn verify(&self, writer: &LedgerWriter) -> Standing {
+        standing::verify(&self.inner, writer).await
     }
 
     /// Stops sending, drains, then closes the writer's ledger and creates the next one as ONE transaction (storage.md W13–W15).

@@ -30,6 +30,7 @@ mod placement;
 pub mod quorum;
 mod reader;
 pub mod recovery;
+mod standing;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
@@ -44,4 +45,5 @@ pub use error::{
 };
 pub use ledger_client::{LedgerClient, NewLedger};
 pub use reader::LedgerReader;
+pub use standing::Standing;
 pub use writer::{Appended, LedgerWriter};

@@ -18,27 +18,54 @@ pub(crate) struct Placement {
     pub(crate) absent: Vec<Member>,
 }
 
+/// What must fit into a ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Records.
+    ForData,
+    /// META or CONTROL alone, which pass read-only bookies.
+    ForTheRest,
+}
+
+impl Room {
+    /// True when a bookie can take what must fit.
+    pub(crate) fn suffices(self, candidate: &Candidate) -> bool {
+        candidate.live && (candidate.writable || self == Self::ForTheRest)
+    }
+}
+
+impl From<LedgerKind> for Room {
+    fn from(kind: LedgerKind) -> Self {
+        match kind {
+            LedgerKind::Log => Self::ForData,
+            LedgerKind::State => Self::ForTheRest,
+        }
+    }
+}
+
 /// Chooses E members: usable ones first, spread over zones; registered ones that are down only to fill up.
 ///
-/// A log ledger needs Qa live and writable members, a state ledger Qa live ones (amendment to D1).
+/// A ledger for records needs Qa live and writable members, one for META or CONTROL alone Qa live ones (amendment to D1).
 pub(crate) fn choose(
     quorums: Quorums,
-    kind: LedgerKind,
+    room: Room,
     mut candidates: Vec<Candidate>,
     rng: &mut impl Rng,
 ) -> Result<Placement, CreateError> {
-    let usable = |candidate: &Candidate| match kind {
-        LedgerKind::Log => candidate.live && candidate.writable,
-        LedgerKind::State => candidate.live,
-    };
+    let usable = |candidate: &Candidate| room.suffices(candidate);
     let registered = candidates.len();
     let live = candidates
         .iter()
         .filter(|candidate| usable(candidate))
         .count();
+    let read_only = candidates
+        .iter()
+        .filter(|candidate| candidate.live && !usable(candidate))
+        .count();
     if live < quorums.ack as usize || registered < quorums.ensemble as usize {
         return Err(CreateError::NotEnoughBookies {
             live,
+            read_only,
             registered,
             ack: quorums.ack,
             ensemble: quorums.ensemble,
@@ -146,7 +173,7 @@ mod tests {
             ack: 2,
         };
         let mut rng = ChaCha12Rng::seed_from_u64(seed);
-        choose(quorums, kind, candidates.to_vec(), &mut rng)
+        choose(quorums, kind.into(), candidates.to_vec(), &mut rng)
     }
 
     #[test]
@@ -183,7 +210,7 @@ mod tests {
         let refused = place(LedgerKind::Log, &all, 1);
         assert!(matches!(
             refused,
-            Err(CreateError::NotEnoughBookies { live: 1, .. })
+            Err(error @ CreateError::NotEnoughBookies { live: 1, .. }) if !error.is_full()
         ));
         let few = place(LedgerKind::Log, &all[..2], 1);
         assert!(matches!(
@@ -198,6 +225,7 @@ mod tests {
             .map(|name| candidate(name, "", true, false))
             .to_vec();
         assert!(place(LedgerKind::State, &all, 1).is_ok());
-        assert!(place(LedgerKind::Log, &all, 1).is_err());
+        let full = place(LedgerKind::Log, &all, 1).unwrap_err();
+        assert!(full.is_full(), "{full}");
     }
 }

@@ -79,6 +79,12 @@ pub enum NotWritten {
         /// The entry's.
         found: Offset,
     },
+    /// The members are read-only, and nobody can take their places (storage.md, amended D1).
+    #[error("bookies of ledger {ledger} are read-only")]
+    Full {
+        /// The ledger.
+        ledger: LedgerId,
+    },
     /// The ledger is being closed or was closed below this entry (storage.md W13).
     #[error("ledger {ledger} is closed at entry {end}")]
     Closed {
@@ -138,7 +144,7 @@ impl AppendError {
             Self::NotWritten { why } => match why {
                 NotWritten::NoRoom => ErrorKind::Overloaded,
                 NotWritten::OffsetGap { .. } => ErrorKind::Internal,
-                NotWritten::Closed { .. } => ErrorKind::Unavailable,
+                NotWritten::Full { .. } | NotWritten::Closed { .. } => ErrorKind::Unavailable,
             },
             Self::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
             Self::Fenced { .. } => ErrorKind::Fenced,
@@ -161,11 +167,13 @@ impl AppendError {
 pub enum CreateError {
     /// Too few bookies for the quorums (storage.md M5). Nothing was changed.
     #[error(
-        "{live} bookies of {registered} are usable; an ack quorum of {ack} and an ensemble of {ensemble} are needed"
+        "{live} bookies of {registered} are usable, {read_only} take no records; an ack quorum of {ack} and an ensemble of {ensemble} are needed"
     )]
     NotEnoughBookies {
         /// Live, and writable where that is needed.
         live: usize,
+        /// Live, and not writable where that is needed.
+        read_only: usize,
         /// Registered at all.
         registered: usize,
         /// Qa.
@@ -190,6 +198,20 @@ pub enum CreateError {
 }
 
 impl CreateError {
+    /// True when there are bookies enough, but too many of them take no records (storage.md, amended D1).
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::NotEnoughBookies {
+                live,
+                read_only,
+                registered,
+                ack,
+                ensemble,
+            } => live + read_only >= *ack as usize && *registered >= *ensemble as usize,
+            _ => false,
+        }
+    }
+
     /// What the caller does.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -161,6 +161,13 @@ impl WriterCore {
             }
             sent
         });
+        if let BookieError::Conflict { .. } = error {
+            effects.push(WriterEffect::Conflicted {
+                member: tag.from.clone(),
+                entry: tag.entry,
+                digest: tag.digest,
+            });
+        }
         let position = &mut self.positions[tag.position];
         position.last_error = Some(error.clone());
         match what {

@@ -8,6 +8,7 @@
 //! 3. Entries go to a new member only once metadata name it.
 //! 4. A fragment begins at the confirmed end of the time of its proposal, so every entry below it is confirmed (W8b).
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bookie_metadata::{MetadataError, Revision, Txn};
@@ -27,8 +28,11 @@ use crate::placement;
 const NOBODY_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Longest wait between two surveys that were not answered, and between two requests of one proposal.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(1);
-/// Fragments of one ledger; beyond them it goes on degraded until its owner rolls it (W15).
+/// Fragments of one ledger; its owner rolls it long before (W15), and while it cannot, the ledger goes on degraded beyond them.
 const FRAGMENTS_MAX: usize = 128;
+
+/// Changes are counted over this time.
+const WEAR_WINDOW: Duration = Duration::from_secs(60);
 
 /// Where a change stands.
 #[derive(Debug)]
@@ -66,6 +70,10 @@ pub(super) struct Change {
     pub(super) nonces: Vec<[u8; 16]>,
     /// What replaced members lack.
     pub(super) lacking: Vec<Degraded>,
+    /// When the last changes were committed; as many as `worn_changes`.
+    pub(super) times: VecDeque<Duration>,
+    /// There were too many, or too many at once (W15).
+    pub(super) worn: bool,
     /// A committed change that the shell has not taken note of.
     pub(super) committed: Option<(LedgerMetadata, Revision)>,
 }
@@ -79,6 +87,8 @@ impl Change {
             failed: Vec::new(),
             nonces: vec![nonce],
             lacking: Vec::new(),
+            times: VecDeque::new(),
+            worn: false,
             committed: None,
         }
     }
@@ -135,6 +145,23 @@ impl WriterCore {
             && matches!(self.phase, Phase::Open | Phase::Stopping { drained: false })
     }
 
+    /// True when the ensemble changed too often: the owner should roll the ledger (W15). Stays true.
+    pub fn is_worn(&self) -> bool {
+        self.change.worn
+    }
+
+    /// Notes a committed change.
+    pub(super) fn wear(&mut self, now: Duration, fragments: usize) {
+        let most = self.config.worn_changes.max(1);
+        self.change.times.push_back(now);
+        while self.change.times.len() > most {
+            self.change.times.pop_front();
+        }
+        let first = self.change.times.front().copied().unwrap_or(now);
+        let often = self.change.times.len() == most && now <= first + WEAR_WINDOW;
+        self.change.worn |= often || fragments >= self.config.worn_fragments;
+    }
+
     /// When the change must be looked at again.
     pub(super) fn change_wakeup(&self) -> Option<Duration> {
         match &self.change.progress {
@@ -187,7 +214,7 @@ impl WriterCore {
         }
         match result {
             Ok(survey) if now <= asked_at + self.config.metadata_fresh => {
-                self.consider(now, survey, effects);
+                self.consider(now, asked_at, survey, effects);
             }
             _ => self.put_off(now, WAIT_MAX),
         }
@@ -199,7 +226,13 @@ impl WriterCore {
         self.change.wait = wait * 2;
     }
 
-    fn consider(&mut self, now: Duration, survey: Survey, effects: &mut Vec<WriterEffect>) {
+    fn consider(
+        &mut self,
+        now: Duration,
+        asked_at: Duration,
+        survey: Survey,
+        effects: &mut Vec<WriterEffect>,
+    ) {
         let ledger = self.config.ledger;
         let Some(found) = survey.found else {
             return self.begin_end(WriterEnd::Deleted { ledger }, effects);
@@ -227,6 +260,7 @@ impl WriterCore {
         );
         if replaced.is_empty() || metadata.fragments.len() >= FRAGMENTS_MAX {
             // W10: degraded, on the committed ensemble. A member that came back makes this a change of nothing.
+            self.full.nobody_at = Some(asked_at);
             return self.put_off(now, NOBODY_WAIT_MAX);
         }
         let base = (metadata, found.version);

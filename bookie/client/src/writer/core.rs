@@ -15,6 +15,7 @@ use hulse_proto::ledger::ClosedTotals;
 
 use super::change::Change;
 use super::event::{AddCall, WriterConfig, WriterEffect, WriterEvent};
+use super::full::Fullness;
 use super::pending::{Pending, Slot, Window};
 use super::position::{Health, Position};
 use super::sequence::Sequence;
@@ -56,6 +57,7 @@ pub struct WriterCore {
     pub(super) change: Change,
     /// Draining is over whatever is confirmed, once no proposal is unresolved.
     pub(super) drain_over: bool,
+    pub(super) full: Fullness,
 }
 
 impl WriterCore {
@@ -85,6 +87,7 @@ impl WriterCore {
             scan_at: None,
             change: Change::new(config.writer_nonce, config.retry_initial),
             drain_over: false,
+            full: Fullness::default(),
             config,
         }
     }
@@ -127,6 +130,7 @@ impl WriterCore {
             WriterEvent::MetadataAnswer(answer) => self.metadata_answer(now, answer, effects),
             WriterEvent::MetadataRead(answer) => self.metadata_read(now, answer, effects),
         }
+        self.watch_room(now, effects);
         self.pump_change(now, effects);
     }
 
@@ -158,6 +162,7 @@ impl WriterCore {
             .chain(late)
             .chain(self.scan_at)
             .chain(self.change_wakeup())
+            .chain(self.full_at())
             .min()
     }
 

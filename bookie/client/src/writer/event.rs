@@ -45,6 +45,12 @@ pub struct WriterConfig {
     pub writer_nonce: [u8; 16],
     /// A survey older than this proves nothing (storage.md, amended W8a).
     pub metadata_fresh: Duration,
+    /// Blocked by read-only members for this long: the ledger is full (storage.md D1).
+    pub full_patience: Duration,
+    /// Fragments of a worn ledger (storage.md W15).
+    pub worn_fragments: usize,
+    /// Changes within a minute of a worn ledger.
+    pub worn_changes: usize,
     /// A rule that is switched off, so that a test can show that it is needed.
     pub mutation: Mutation,
 }
@@ -72,6 +78,9 @@ impl WriterConfig {
             late_bytes_max: config.late_bytes_max,
             writer_nonce: metadata.writer_nonce,
             metadata_fresh: config.metadata_fresh,
+            full_patience: config.full_patience,
+            worn_fragments: config.worn_fragments,
+            worn_changes: config.worn_changes,
             mutation: config.mutation,
         }
     }
@@ -202,6 +211,18 @@ pub enum WriterEffect {
         member: Member,
         /// The entry.
         entry: EntryId,
+    },
+    /// Members refuse the head because they are read-only, so that no ack quorum is left, and nobody can take their places: the
+    /// owner should close the ledger at its confirmed end (amended D1). Said once.
+    Full,
+    /// A member holds the entry with other bytes (storage.md B7): a bug, or corruption.
+    Conflicted {
+        /// Who.
+        member: Member,
+        /// The entry.
+        entry: EntryId,
+        /// What this writer sent.
+        digest: EntryDigest,
     },
     /// The writer has ended: say so at once; open appends are still being answered.
     Ended(WriterEnd),

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -41,6 +42,8 @@ struct Entrance {
     sequence: Sequence,
     permits: Permits,
     stopped: bool,
+    /// DATA is refused: the members have no room for it (amended D1).
+    full: bool,
 }
 
 /// What the handle's clones and the writer's task share.
@@ -54,6 +57,8 @@ pub(super) struct Shared {
     entrance: Mutex<Entrance>,
     room: Notify,
     ended: watch::Sender<Option<WriterEnd>>,
+    full: watch::Sender<bool>,
+    worn: AtomicBool,
 }
 
 impl Shared {
@@ -91,6 +96,17 @@ impl Shared {
         }
         drop(entrance);
         self.room.notify_waiters();
+    }
+
+    /// Refuses DATA from now on, or takes it again.
+    pub(super) fn set_full(&self, full: bool) {
+        self.entrance().full = full;
+        self.full.send_replace(full);
+    }
+
+    /// The ensemble changed too often.
+    pub(super) fn set_worn(&self) {
+        self.worn.store(true, Ordering::Relaxed);
     }
 
     /// Says how the writer ended; the first word stands.
@@ -150,11 +166,14 @@ impl LedgerWriter {
                 sequence: Sequence::new(metadata.kind, metadata.base_offset),
                 permits,
                 stopped: false,
+                full: false,
             }),
             known: Mutex::new((metadata, version)),
             room: Notify::new(),
             followed,
             ended: watch::Sender::new(None),
+            full: watch::Sender::new(false),
+            worn: AtomicBool::new(false),
         });
         // Unbounded as a type; bounded by the permits that each append takes first (W2).
         let (commands, queue) = mpsc::unbounded_channel();
@@ -211,6 +230,13 @@ impl LedgerWriter {
                         ledger: self.shared.ledger,
                         end: entrance.sequence.end(),
                     },
+                },
+            });
+        }
+        if entrance.full && class == PermitClass::Data {
+            return Err(AppendError::NotWritten {
+                why: NotWritten::Full {
+                    ledger: self.shared.ledger,
                 },
             });
         }
@@ -288,6 +314,35 @@ impl LedgerWriter {
     /// Notes what the ledger's key was found or made to be.
     pub(crate) fn note_metadata(&self, metadata: LedgerMetadata, version: Revision) {
         self.shared.note_metadata(metadata, version);
+    }
+
+    /// Turns true when records can find no ack quorum here because members are read-only, and nobody can take their places
+    /// (storage.md, amended D1). DATA is then refused with [`NotWritten::Full`]; what was appended before is decided by
+    /// [`LedgerWriter::close`], which the owner should call: nothing behind a blocked record is confirmed either.
+    pub fn full(&self) -> watch::Receiver<bool> {
+        self.shared.full.subscribe()
+    }
+
+    /// Takes DATA again: the owner found that Qa members are writable ([`crate::LedgerClient::takes_data`]).
+    pub fn admit_data(&self) {
+        self.shared.set_full(false);
+    }
+
+    /// Refuses DATA: the ledger was made on members that may be read-only.
+    pub(crate) fn refuse_data(&self) {
+        self.shared.set_full(true);
+    }
+
+    /// True when the ensemble changed so often that the owner should roll the ledger (storage.md W15).
+    pub fn is_worn(&self) -> bool {
+        self.shared.worn.load(Ordering::Relaxed)
+    }
+
+    /// True when metadata that were read show the ledger open and last changed by this writer; else the writer ends (W6).
+    pub(crate) async fn recognises(&self, found: Option<LedgerMetadata>) -> bool {
+        let (answer, judged) = oneshot::channel();
+        let asked = self.commands.send(Command::Judge(found, answer));
+        asked.is_ok() && judged.await.unwrap_or(false)
     }
 
     /// Shows how the writer ended, once it has (storage.md W6); `None` until then.

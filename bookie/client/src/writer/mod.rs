@@ -5,7 +5,7 @@
 //! `task` is its shell, one task per open ledger; `handle` is what the owner holds, with `permits` for what is in flight; `closing`
 //! writes the close into metadata.
 //!
-//! A member that fails is retried, and replaced when that does not help: `change` (W7–W12) surveys and
+//! A member that fails is retried, and replaced when that does not help (`full`: when it cannot help, because disks are full): `change` (W7–W12) surveys and
 //! proposes, `resolve` learns what became of the proposal, `surveying` asks metadata for them.
 
 mod acks;
@@ -14,6 +14,7 @@ mod closing;
 mod core;
 mod ending;
 mod event;
+mod full;
 mod handle;
 mod pending;
 mod permits;

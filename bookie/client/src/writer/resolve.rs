@@ -131,6 +131,7 @@ impl WriterCore {
         let Progress::Proposed(proposed) = progress else {
             return;
         };
+        self.wear(now, metadata.fragments.len());
         self.change.committed = Some((metadata, version));
         self.change.not_before = now;
         self.change.wait = self.config.retry_initial;

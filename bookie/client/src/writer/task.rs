@@ -46,6 +46,8 @@ pub(super) enum Command {
     Closed,
     /// The close was refused or is unknown.
     CloseFailed(WriterEnd),
+    /// Metadata were read: are they this writer's?
+    Judge(Option<LedgerMetadata>, oneshot::Sender<bool>),
 }
 
 /// A member's answer, to come.
@@ -221,6 +223,12 @@ impl Task {
             },
             Command::Closed => self.event(WriterEvent::CloseCommitted),
             Command::CloseFailed(end) => self.event(WriterEvent::CloseFailed(end)),
+            Command::Judge(found, answer) => {
+                let mine = found.as_ref().is_some_and(|found| self.core.is_mine(found));
+                self.checked(Some(found));
+                // Who asked may have gone.
+                let _ = answer.send(mine);
+            }
         }
     }
 
@@ -244,6 +252,9 @@ impl Task {
             if let Some((metadata, version)) = self.core.take_committed() {
                 tracing::info!(ledger = %self.shared.ledger, fragments = metadata.fragments.len(), "ensemble changed");
                 self.shared.note_metadata(metadata, version);
+                if self.core.is_worn() {
+                    self.shared.set_worn();
+                }
             }
             let confirmed_end = self.core.confirmed_end();
             // Published before any append below it is answered, so that its owner can read it at once.
@@ -284,6 +295,18 @@ impl Task {
             WriterEffect::Frozen(sealing) => self.answer_sealing(Ok(sealing)),
             WriterEffect::Released { member, entry } => {
                 tracing::debug!(ledger = %self.shared.ledger, %entry, bookie = %member.bookie, "entry stays without a copy");
+            }
+            WriterEffect::Full => {
+                tracing::warn!(ledger = %self.shared.ledger, "members are read-only and nobody can take their places");
+                self.shared.set_full(true);
+            }
+            WriterEffect::Conflicted {
+                member,
+                entry,
+                digest,
+            } => {
+                // B7: the bookie's log has the digest of what it holds.
+                tracing::error!(ledger = %self.shared.ledger, %entry, bookie = %member.bookie, ?digest, "bookie holds this entry with other bytes");
             }
             WriterEffect::Ended(end) => {
                 self.shared.end(end.clone());

@@ -292,7 +292,10 @@ impl World {
                 }
                 WriterEffect::Drained => self.writer_event(WriterEvent::Freeze),
                 WriterEffect::Frozen(sealing) => self.propose_close(sealing),
-                WriterEffect::Forget { .. } | WriterEffect::Released { .. } => {}
+                WriterEffect::Forget { .. }
+                | WriterEffect::Released { .. }
+                | WriterEffect::Full
+                | WriterEffect::Conflicted { .. } => {}
                 WriterEffect::Ended(end) => self.check_end(&end),
             }
         }

@@ -1,8 +1,11 @@
 //! Tests of the writer core: a bench that gives it events and keeps what it wants.
 
 mod change;
+mod full;
 mod rules;
 mod scene;
+mod senders;
+mod wear;
 
 use std::time::Duration;
 
