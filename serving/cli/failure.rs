@@ -258,6 +258,9 @@ fn next_of(reason: Reason) -> &'static str {
             "create a new topic with fewer partitions and copy the records"
         }
         Reason::TopicDeleting => "wait until it is gone; hulse topics list",
+        Reason::StorageFull => {
+            "delete topics or enlarge the disk (df -h DIR); records are taken again by themselves"
+        }
         Reason::NotEnoughBookies | Reason::StorageUnavailable => {
             "look at the server's log and /readyz"
         }

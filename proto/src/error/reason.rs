@@ -135,6 +135,8 @@ reasons! {
     StorageUnavailable = "STORAGE_UNAVAILABLE", 1804, Unavailable, Unavailable, NotApplied;
     /// The broker is going down.
     ShuttingDown = "SHUTTING_DOWN", 1805, Unavailable, Unavailable, NotApplied;
+    /// The disks are full: no records are taken until there is room; reading goes on.
+    StorageFull = "STORAGE_FULL", 1806, Unavailable, Unavailable, NotApplied;
     /// Storage did not confirm in time; the batch may be stored.
     StorageTimeout = "STORAGE_TIMEOUT", 1901, OutcomeUnknown, DeadlineExceeded, Unknown;
     /// The partition lost its ledger with appends in flight; they may be stored.

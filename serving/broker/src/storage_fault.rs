@@ -1,11 +1,16 @@
 //! What the ledger client's errors mean to users of a partition: the one place where they become faults.
 
+use std::time::Duration;
+
 use bookie_client::{AppendError, CreateError, DeleteError, ReadError, RecoverError};
 use bookie_metadata::MetadataError;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::LedgerId;
 
 use crate::log::ChainError;
+
+/// What a producer is advised to wait for room.
+const FULL_RETRY: Duration = Duration::from_secs(1);
 
 /// A read from a ledger.
 pub(crate) fn read(ledger: LedgerId, error: &ReadError) -> Fault {
@@ -30,12 +35,24 @@ pub(crate) fn append(error: &AppendError) -> Fault {
 /// A ledger that could not be made: the first one of an owner.
 pub(crate) fn create(error: &CreateError) -> Fault {
     let reason = match error {
+        CreateError::NotEnoughBookies { .. } if error.is_full() => return full(),
         CreateError::NotEnoughBookies { .. } => Reason::NotEnoughBookies,
         CreateError::Conflict(_) => Reason::PartitionMoved,
         CreateError::Metadata(error) => return metadata(error),
         CreateError::OutcomeUnknown { .. } => Reason::MetadataUnknown,
     };
     Fault::new(reason, error.to_string())
+}
+
+/// True when a ledger could not be made for want of bookies only: it may be tried again later.
+pub(crate) fn is_no_room(error: &CreateError) -> bool {
+    matches!(error, CreateError::NotEnoughBookies { .. })
+}
+
+/// Records are refused because the disks are full (storage.md, amended D1).
+pub(crate) fn full() -> Fault {
+    let words = "storage is full: too few bookies have room for records, and nothing of this was stored; delete topics, enlarge the disks or add bookies, and producing goes on by itself";
+    Fault::new(Reason::StorageFull, words).retry_after(FULL_RETRY)
 }
 
 /// A recovery during take-over.

@@ -15,13 +15,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use hulse_proto::batch::{self, BatchHeader};
 use hulse_proto::entry::{BatchSummary, EntryClass, EntryKind, Envelope, NewEntry};
-use hulse_proto::error::{Fate, Fault, Reason};
+use hulse_proto::error::Fault;
 use hulse_proto::id::{EntryId, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::limits::ENTRY_BATCHES_MAX;
 use hulse_proto::mutant::{Mutant, Mutation};
 use hulse_proto::time::TimestampMs;
 
 use super::handle::Produced;
+use super::refusing::not_applied;
 use crate::log::LogEntry;
 use crate::state::{MetaRecord, MetaState, PartitionState, Producers, Verdict};
 
@@ -52,6 +53,9 @@ pub(crate) enum Effect<T> {
     OpenLog { base: Offset },
     /// Close the log ledger after what was sent and make the next; answer with `log_opened`.
     RollLog { base: Offset },
+    /// The log ledger rested: look whether it is still good before it is written to (storage.md W15), and roll it if its bookies are
+    /// gone; answer with `log_verified` or `log_opened`.
+    VerifyLog { base: Offset },
     /// The entry is confirmed: readers may see it.
     Confirmed(LogEntry),
     /// Write these META bodies one right after the other; answer with `snapshot_done`.
@@ -72,56 +76,64 @@ pub(crate) struct CoreConfig {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ledger {
+pub(super) enum Ledger {
     /// None yet: nothing was produced under this owner.
     None,
-    /// Being made or rolled; entries wait.
+    /// Being made, rolled, looked at or closed; entries wait.
     Coming,
     /// Takes entries.
     Open,
 }
 
 #[derive(Debug)]
-struct Accepted<T> {
+pub(super) struct Accepted<T> {
     base: Offset,
     header: BatchHeader,
     parts: [Bytes; 2],
-    ticket: T,
+    pub(super) ticket: T,
 }
 
 #[derive(Debug)]
-struct InFlight<T> {
+pub(super) struct InFlight<T> {
     entry: LogEntry,
-    tickets: Vec<(Offset, T)>,
+    pub(super) tickets: Vec<(Offset, T)>,
 }
 
 /// One open partition.
 #[derive(Debug)]
 pub(crate) struct PartitionCore<M, T> {
-    config: CoreConfig,
+    pub(super) config: CoreConfig,
     /// Confirmed.
-    state: PartitionState<M>,
+    pub(super) state: PartitionState<M>,
     /// Producers as of the last accepted batch.
-    accepted: Producers,
-    next_offset: Offset,
-    sent_end: Offset,
-    last_append_time: TimestampMs,
-    running_max: TimestampMs,
-    queue: VecDeque<Accepted<T>>,
-    queue_bytes: usize,
-    in_flight: VecDeque<InFlight<T>>,
-    in_flight_bytes: usize,
+    pub(super) accepted: Producers,
+    pub(super) next_offset: Offset,
+    pub(super) sent_end: Offset,
+    pub(super) last_append_time: TimestampMs,
+    pub(super) running_max: TimestampMs,
+    pub(super) queue: VecDeque<Accepted<T>>,
+    pub(super) queue_bytes: usize,
+    pub(super) in_flight: VecDeque<InFlight<T>>,
+    pub(super) in_flight_bytes: usize,
     /// Duplicates of batches that are not confirmed yet, by the batch's base offset.
-    duplicates: BTreeMap<Offset, Vec<T>>,
-    ledger: Ledger,
-    ledger_bytes: u64,
-    ledger_opened_at: TimestampMs,
-    first_entry_pending: bool,
-    since_snapshot: (u64, u64),
-    snapshot_running: Option<(u64, u64)>,
-    snapshot_not_before: TimestampMs,
-    failed: Option<Fault>,
-    effects: Vec<Effect<T>>,
+    pub(super) duplicates: BTreeMap<Offset, Vec<T>>,
+    pub(super) ledger: Ledger,
+    pub(super) ledger_bytes: u64,
+    pub(super) ledger_opened_at: TimestampMs,
+    /// The ledger's ensemble changed too often (W15).
+    pub(super) worn: bool,
+    /// A roll of a worn ledger was not possible: not tried again before.
+    pub(super) worn_not_before: TimestampMs,
+    /// The last sign of life of the log ledger.
+    pub(super) active_at: TimestampMs,
+    pub(super) first_entry_pending: bool,
+    pub(super) since_snapshot: (u64, u64),
+    pub(super) snapshot_running: Option<(u64, u64)>,
+    pub(super) snapshot_not_before: TimestampMs,
+    pub(super) failed: Option<Fault>,
+    /// Storage takes no records (amended D1).
+    pub(super) full: Option<Fault>,
+    pub(super) effects: Vec<Effect<T>>,
     mutation: Mutation,
 }
 
@@ -149,11 +161,15 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             ledger: Ledger::None,
             ledger_bytes: 0,
             ledger_opened_at: 0,
+            worn: false,
+            worn_not_before: 0,
+            active_at: 0,
             first_entry_pending: false,
             since_snapshot: (replayed, 0),
             snapshot_running: None,
             snapshot_not_before: 0,
             failed: None,
+            full: None,
             effects: Vec::new(),
             mutation: Mutation::default(),
         }
@@ -189,15 +205,10 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         now: TimestampMs,
     ) {
         if let Some(fault) = &self.failed {
-            let result = Err(not_applied(fault));
-            return self.effects.push(Effect::Answer { ticket, result });
+            let fault = not_applied(fault);
+            return self.refuse(ticket, fault);
         }
         match self.accepted.judge(&header) {
-            Verdict::Append => self.accept(header, batch, ticket, now),
-            Verdict::Refuse(fault) => self.effects.push(Effect::Answer {
-                ticket,
-                result: Err(fault),
-            }),
             Verdict::Duplicate(stored) if stored.base < self.state.log.end => {
                 // What was accepted does not know when it was appended.
                 let append_time = match self.state.log.producers.judge(&header) {
@@ -214,9 +225,12 @@ impl<M: MetaState, T> PartitionCore<M, T> {
                     result: Ok(produced),
                 });
             }
-            Verdict::Duplicate(stored) => {
-                self.duplicates.entry(stored.base).or_default().push(ticket)
+            Verdict::Duplicate(stored) if self.full.is_none() || stored.base < self.sent_end => {
+                self.duplicates.entry(stored.base).or_default().push(ticket);
             }
+            Verdict::Append if self.full.is_none() => self.accept(header, batch, ticket, now),
+            Verdict::Refuse(fault) if self.full.is_none() => self.refuse(ticket, fault),
+            _ => self.refuse_full(ticket),
         }
     }
 
@@ -239,7 +253,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
 
     /// Sends what waits, as far as the ledger and the window allow. `now` is the owner's clock.
     pub(crate) fn flush(&mut self, now: TimestampMs) {
-        if self.failed.is_some() || self.queue.is_empty() {
+        if self.failed.is_some() || self.full.is_some() || self.queue.is_empty() {
             return;
         }
         match self.ledger {
@@ -256,18 +270,18 @@ impl<M: MetaState, T> PartitionCore<M, T> {
                     base: self.sent_end,
                 });
             }
+            Ledger::Open if self.verify_due(now) => {
+                self.ledger = Ledger::Coming;
+                self.effects.push(Effect::VerifyLog {
+                    base: self.sent_end,
+                });
+            }
             Ledger::Open => {
                 while !self.queue.is_empty() && self.may_send() {
                     self.send_entry(now);
                 }
             }
         }
-    }
-
-    fn roll_due(&self, now: TimestampMs) -> bool {
-        let age = now.saturating_sub(self.ledger_opened_at);
-        self.ledger_bytes >= self.config.roll_bytes
-            || (self.ledger_bytes > 0 && age >= self.config.roll_age.as_millis() as TimestampMs)
     }
 
     fn may_send(&self) -> bool {
@@ -329,23 +343,10 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             body: new.body.clone(),
             payload_len,
         };
+        self.active_at = now;
         self.in_flight_bytes += payload_len;
         self.in_flight.push_back(InFlight { entry, tickets });
         self.effects.push(Effect::Append(new));
-    }
-
-    /// A log ledger is ready: the first one, the next one, or (`fresh` = false) the old one, because a roll was not possible now.
-    pub(crate) fn log_opened(&mut self, fresh: bool, now: TimestampMs) {
-        self.ledger = Ledger::Open;
-        self.ledger_opened_at = now;
-        if fresh {
-            self.ledger_bytes = 0;
-            self.first_entry_pending = true;
-        } else {
-            // Asked again only after as much as a quarter of a ledger more.
-            self.ledger_bytes -= self.ledger_bytes.min(self.config.roll_bytes / 4);
-        }
-        self.flush(now);
     }
 
     /// The oldest entry in flight is confirmed.
@@ -357,6 +358,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         else {
             return;
         };
+        self.active_at = now;
         self.in_flight_bytes -= log_entry.payload_len;
         log_entry.entry = entry;
         let append_time = log_entry.envelope.append_time;
@@ -406,7 +408,8 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         if self.failed.is_some() {
             return;
         }
-        if self.ledger == Ledger::Open && self.in_flight.is_empty() && self.roll_due(now) {
+        let open = self.ledger == Ledger::Open && self.full.is_none();
+        if open && self.in_flight.is_empty() && self.roll_due(now) {
             self.ledger = Ledger::Coming;
             self.effects.push(Effect::RollLog {
                 base: self.sent_end,
@@ -448,55 +451,6 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             self.since_snapshot.1 += bytes;
             self.snapshot_not_before = now + SNAPSHOT_RETRY;
         }
-    }
-
-    /// Appending is over: what was sent is of unknown fate, what waits was certainly not written.
-    pub(crate) fn fail(&mut self, why: Fault) {
-        for InFlight { tickets, .. } in std::mem::take(&mut self.in_flight) {
-            for (_, ticket) in tickets {
-                let result = Err(Fault {
-                    fate: Fate::Unknown,
-                    ..why.clone()
-                });
-                self.effects.push(Effect::Answer { ticket, result });
-            }
-        }
-        for (_, waiting) in std::mem::take(&mut self.duplicates) {
-            for ticket in waiting {
-                let result = Err(Fault {
-                    fate: Fate::Unknown,
-                    ..why.clone()
-                });
-                self.effects.push(Effect::Answer { ticket, result });
-            }
-        }
-        for accepted in std::mem::take(&mut self.queue) {
-            let result = Err(not_applied(&why));
-            self.effects.push(Effect::Answer {
-                ticket: accepted.ticket,
-                result,
-            });
-        }
-        self.queue_bytes = 0;
-        self.in_flight_bytes = 0;
-        self.failed = Some(why);
-    }
-}
-
-/// The same end for a batch that was certainly not written.
-fn not_applied(why: &Fault) -> Fault {
-    match why.reason {
-        Reason::StorageUnknown | Reason::StorageTimeout => {
-            let message = format!(
-                "partition is being opened again: {}; send the batch again",
-                why.message
-            );
-            Fault::new(Reason::PartitionLoading, message)
-        }
-        _ => Fault {
-            fate: Fate::NotApplied,
-            ..why.clone()
-        },
     }
 }
 

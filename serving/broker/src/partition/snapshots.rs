@@ -5,7 +5,7 @@
 //!    compares the owner's key, and deleted with that same transaction, so that no ledger is ever left without a link.
 //! 2. One snapshot at a time; its chunks are appended one right after the other.
 
-use bookie_client::{CreateError, DeleteError, LedgerWriter, NewLedger, RecoverError};
+use bookie_client::{CloseError, CreateError, DeleteError, LedgerWriter, NewLedger, RecoverError};
 use bookie_metadata::{Compare, Txn};
 use futures::future::try_join_all;
 use hulse_proto::entry::{EntryClass, EntryKind, Envelope, NewEntry};
@@ -16,6 +16,7 @@ use hulse_proto::mutant::Mutant;
 use hulse_proto::time::TimestampMs;
 use hulse_proto::wire::metadata::ChainLink;
 
+use super::ownership;
 use super::takeover::Collaborators;
 use crate::log::Chain;
 use crate::state::MetaRecord;
@@ -83,7 +84,7 @@ impl StateWriter {
             // FENCED or DELETED from a member of either chain ends the partition here (ARCHITECTURE D6).
             return Err(match error.kind() {
                 ErrorKind::Fenced => SnapshotError::Lost(fault),
-                _ => SnapshotError::Later(fault),
+                _ => self.later_unless_lost(with, fault).await,
             });
         }
         self.drop_older(with, ledger).await
@@ -92,8 +93,15 @@ impl StateWriter {
     async fn next_ledger(&mut self, with: &Collaborators) -> Result<(), SnapshotError> {
         if let Some(old) = self.writer.take() {
             // An old one that cannot be closed stays in the chain and is recovered by the next owner, or by `drop_older`.
-            if let Err(error) = old.close(self.only_guard()).await {
-                tracing::debug!(partition = %self.partition, %error, "state ledger was not closed by its writer");
+            match old.close(self.only_guard()).await {
+                Ok(_) => {}
+                // P5: the owner's key has moved on, or a recoverer of a later owner was faster.
+                Err(CloseError::Conflict(_)) => {
+                    return Err(SnapshotError::Lost(ownership::moved()));
+                }
+                Err(error) => {
+                    tracing::debug!(partition = %self.partition, %error, "state ledger was not closed by its writer");
+                }
             }
         }
         let new = NewLedger {
@@ -136,10 +144,9 @@ impl StateWriter {
             };
             if let Err(error) = with.client.recover(oldest, self.only_guard()).await {
                 let fault = storage_fault::recover(oldest, &error);
-                // A failed guard says that somebody else owns the partition (storage.md P5).
                 return Err(match error {
                     RecoverError::Conflict(_) => SnapshotError::Lost(fault),
-                    _ => SnapshotError::Later(fault),
+                    _ => self.later_unless_lost(with, fault).await,
                 });
             }
             let unlink = self.guarded(self.chain.unlink_before(next));
@@ -149,11 +156,23 @@ impl StateWriter {
                 }
                 // Marked and unlinked, or not at all: reload decides what is left to do next time.
                 tracing::debug!(partition = %self.partition, ledger = %oldest, %error, "old state ledger stays for now");
+                if let Some(fault) = ownership::lost(with, &self.guard).await {
+                    return Err(SnapshotError::Lost(fault));
+                }
                 let reloaded = self.chain.reload(&*with.metadata, newest).await;
                 return reloaded.map_err(|error| SnapshotError::Lost(storage_fault::chain(&error)));
             }
             let reloaded = self.chain.reload(&*with.metadata, newest).await;
             reloaded.map_err(|error| SnapshotError::Lost(storage_fault::chain(&error)))?;
+        }
+    }
+
+    /// P5: whatever went wrong, an owner that is none any more ends at once (what it looked at may just have been recovered,
+    /// deleted or linked by the next one).
+    async fn later_unless_lost(&self, with: &Collaborators, fault: Fault) -> SnapshotError {
+        match ownership::lost(with, &self.guard).await {
+            Some(lost) => SnapshotError::Lost(lost),
+            None => SnapshotError::Later(fault),
         }
     }
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bookie_client::LedgerClient;
 use bookie_metadata::{Compare, MetadataError, MetadataStore, Op, Revision, Txn, TxnOutcome};
+use futures::stream::{self, StreamExt};
 use hulse_proto::bookie::ReadClass;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{EntryId, LedgerId, NodeName, Offset, OwnerEpoch, PartitionId};
-use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata};
+use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata, LedgerState};
 use hulse_proto::mutant::Mutation;
 use hulse_proto::time::WallClock;
 use hulse_proto::wire::metadata::{ChainLink, Partition};
@@ -26,6 +27,8 @@ use crate::storage_fault;
 
 /// Bytes asked of a state ledger at once.
 const STATE_READ_BYTES: u32 = 8 << 20;
+/// Ledgers whose metadata are read at once.
+const LOOKS_MAX: usize = 32;
 /// How long a take-over of unknown outcome is asked after.
 const EPOCH_TRIES: u32 = 20;
 
@@ -203,26 +206,43 @@ async fn load_chain(
         .map_err(|error| storage_fault::chain(&error))
 }
 
-/// P2: every ledger of a chain closed, in order.
+/// P2: every ledger of a chain closed, in order. Nearly all are closed already, and looking at them is what takes time, so they are
+/// looked at together; those that are not are recovered one after the other.
 async fn recover_all(
     with: &Collaborators,
     chain: &Chain,
     guard: &Compare,
 ) -> Result<Vec<(LedgerId, LedgerMetadata)>, Fault> {
+    let all: Vec<LedgerId> = chain.links().map(|link| LedgerId(link.ledger)).collect();
+    let mut looks = stream::iter(all)
+        .map(|ledger| async move { (ledger, with.client.describe(ledger).await) })
+        .buffered(LOOKS_MAX);
     let mut ledgers = Vec::new();
-    for link in chain.links() {
-        let ledger = LedgerId(link.ledger);
-        let guard = Txn {
-            compares: vec![guard.clone()],
-            ops: vec![],
+    while let Some((ledger, found)) = looks.next().await {
+        let found = found.map_err(|error| storage_fault::metadata(&error))?;
+        let closed = found
+            .map(|(metadata, _)| metadata)
+            .filter(|metadata| metadata.state == LedgerState::Closed);
+        let metadata = match closed {
+            Some(metadata) => metadata,
+            None => recover(with, ledger, guard).await?,
         };
-        let metadata = with.client.recover(ledger, guard).await;
-        ledgers.push((
-            ledger,
-            metadata.map_err(|error| storage_fault::recover(ledger, &error))?,
-        ));
+        ledgers.push((ledger, metadata));
     }
     Ok(ledgers)
+}
+
+async fn recover(
+    with: &Collaborators,
+    ledger: LedgerId,
+    guard: &Compare,
+) -> Result<LedgerMetadata, Fault> {
+    let guard = Txn {
+        compares: vec![guard.clone()],
+        ops: vec![],
+    };
+    let recovered = with.client.recover(ledger, guard).await;
+    recovered.map_err(|error| storage_fault::recover(ledger, &error))
 }
 
 fn totals(ledger: LedgerId, metadata: &LedgerMetadata) -> Result<ClosedTotals, Fault> {

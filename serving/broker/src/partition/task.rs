@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bookie_client::{AppendError, Appended, LedgerWriter, NewLedger, RollError};
+use bookie_client::{AppendError, Appended, LedgerWriter};
 use bookie_metadata::{Compare, Txn};
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId};
-use hulse_proto::ledger::LedgerKind;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
@@ -20,12 +19,12 @@ use super::core::{Effect, PartitionCore};
 use super::handle::{
     Command, Ended, EndedOnDrop, LogOffsets, PartitionHandle, ProduceCommand, Produced, Shared,
 };
+use super::ledgers::News;
 use super::snapshots::{SnapshotError, StateWriter};
-use super::takeover::{Collaborators, Taken, log_link};
+use super::takeover::{Collaborators, Taken};
 use crate::clock::OwnerClock;
-use crate::log::{Chain, LedgerSpan, LogReader, LogView};
+use crate::log::{Chain, LogReader, LogView};
 use crate::state::NoMeta;
-use crate::storage_fault;
 
 /// Commands taken before the state machine sends: what arrived together is coalesced.
 const COMMANDS_PER_TURN: usize = 1024;
@@ -33,31 +32,39 @@ const COMMANDS_PER_TURN: usize = 1024;
 const TICK: Duration = Duration::from_secs(1);
 
 type Ticket = (oneshot::Sender<Result<Produced, Fault>>, usize);
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-/// A chain and what became of the ledger that was to be linked to it.
-type LedgerWork = Boxed<(Chain, Result<Option<LedgerWriter>, Fault>)>;
+pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// A chain, and what became of the log ledger that was to be made, looked at or closed.
+pub(super) type LedgerWork = Boxed<(Chain, Result<News, Fault>)>;
 type SnapshotWork = Boxed<(StateWriter, Result<(), SnapshotError>)>;
 
-struct Task {
-    with: Arc<Collaborators>,
-    partition: PartitionId,
-    epoch: OwnerEpoch,
-    guard: Compare,
-    core: PartitionCore<NoMeta, Ticket>,
-    clock: OwnerClock,
-    log: LogReader,
-    offsets: watch::Sender<LogOffsets>,
-    queued_bytes: Arc<AtomicUsize>,
-    writer: Option<LedgerWriter>,
-    gap_start: Option<Offset>,
-    appends: FuturesOrdered<Boxed<Result<Appended, AppendError>>>,
+pub(super) struct Task {
+    pub(super) with: Arc<Collaborators>,
+    pub(super) partition: PartitionId,
+    pub(super) epoch: OwnerEpoch,
+    pub(super) guard: Compare,
+    pub(super) core: PartitionCore<NoMeta, Ticket>,
+    pub(super) clock: OwnerClock,
+    pub(super) log: LogReader,
+    pub(super) offsets: watch::Sender<LogOffsets>,
+    pub(super) queued_bytes: Arc<AtomicUsize>,
+    pub(super) writer: Option<LedgerWriter>,
+    pub(super) gap_start: Option<Offset>,
+    pub(super) appends: FuturesOrdered<Boxed<Result<Appended, AppendError>>>,
     /// Home here, or away with `ledger_work`.
-    chain: Option<Chain>,
-    ledger_work: Option<LedgerWork>,
-    ledger_base: Offset,
-    state_writer: Option<StateWriter>,
-    snapshot_work: Option<SnapshotWork>,
-    snapshot_failing: bool,
+    pub(super) chain: Option<Chain>,
+    pub(super) ledger_work: Option<LedgerWork>,
+    pub(super) ledger_base: Offset,
+    /// The ledger is being closed or rolled: what it does not confirm is answered when that is over.
+    pub(super) closing: bool,
+    /// Ends when the open ledger is full (storage.md, amended D1).
+    pub(super) filling: Option<Boxed<()>>,
+    /// Ends when records can be stored again.
+    pub(super) emptying: Option<Boxed<()>>,
+    /// Ledgers in a row that were full before they took a record.
+    pub(super) fulls: u32,
+    pub(super) state_writer: Option<StateWriter>,
+    pub(super) snapshot_work: Option<SnapshotWork>,
+    pub(super) snapshot_failing: bool,
 }
 
 /// Starts serving a taken partition.
@@ -94,6 +101,10 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         chain: Some(taken.log_chain),
         ledger_work: None,
         ledger_base: Offset(0),
+        closing: false,
+        filling: None,
+        emptying: None,
+        fulls: 0,
         state_writer: Some(taken.state_writer),
         snapshot_work: None,
         snapshot_failing: false,
@@ -140,18 +151,25 @@ impl Task {
             tokio::select! {
                 biased;
                 Some(appended) = self.appends.next(), if !self.appends.is_empty() => {
-                    let now = self.clock.now_ms();
-                    match appended {
-                        Ok(appended) => self.core.confirmed(appended.entry, now),
-                        Err(error) => return End { why: storage_fault::append(&error), done: None },
+                    if let Err(why) = self.appended(appended) {
+                        return End { why, done: None };
                     }
                 }
                 (chain, result) = maybe(&mut self.ledger_work) => {
                     self.ledger_work = None;
                     self.chain = Some(chain);
-                    if let Err(why) = self.ledger_arrived(result) {
+                    if let Err(why) = self.ledger_arrived(result).await {
                         return End { why, done: None };
                     }
+                }
+                () = maybe(&mut self.filling), if self.ledger_work.is_none() => {
+                    self.filling = None;
+                    self.close_full();
+                }
+                () = maybe(&mut self.emptying) => {
+                    self.emptying = None;
+                    self.core.room_returned();
+                    tracing::info!(partition = %self.partition, "records are taken again");
                 }
                 (writer, result) = maybe(&mut self.snapshot_work) => {
                     self.snapshot_work = None;
@@ -171,6 +189,7 @@ impl Task {
                 },
                 _ = tick.tick() => {
                     let now = self.clock.now_ms();
+                    self.note_wear();
                     self.core.tick(now);
                     self.log.with_view(LogView::cool);
                 }
@@ -213,6 +232,7 @@ impl Task {
             };
         }
         let now = self.clock.now_ms();
+        self.note_wear();
         self.core.flush(now);
         None
     }
@@ -270,7 +290,7 @@ impl Task {
         let _ = answer.send(result);
     }
 
-    fn execute(&mut self) {
+    pub(super) fn execute(&mut self) {
         for effect in self.core.take_effects() {
             match effect {
                 Effect::Answer { ticket, result } => self.answer(ticket, result),
@@ -287,98 +307,10 @@ impl Task {
                 }
                 Effect::OpenLog { base } => self.open_log(base),
                 Effect::RollLog { base } => self.roll_log(base),
+                Effect::VerifyLog { base } => self.verify_log(base),
                 Effect::Snapshot(records) => self.snapshot(records),
             }
         }
-    }
-
-    fn new_ledger(&self, base_offset: Offset) -> NewLedger {
-        NewLedger {
-            kind: LedgerKind::Log,
-            partition: self.partition,
-            owner_epoch: self.epoch,
-            base_offset,
-        }
-    }
-
-    fn open_log(&mut self, base: Offset) {
-        self.ledger_base = base;
-        let new = self.new_ledger(base);
-        let (with, guard, epoch, gap) = (
-            self.with.clone(),
-            self.guard.clone(),
-            self.epoch,
-            self.gap_start,
-        );
-        let mut chain = self
-            .chain
-            .take()
-            .expect("the core asks for one ledger at a time");
-        self.ledger_work = Some(Box::pin(async move {
-            let created = with.client.create(new, |ledger| {
-                let mut txn = chain.append(log_link(ledger, base, epoch, gap));
-                txn.compares.push(guard.clone());
-                txn
-            });
-            let result = match created.await {
-                Ok(writer) => reload(&with, &mut chain, writer).await,
-                Err(error) => Err(storage_fault::create(&error)),
-            };
-            (chain, result)
-        }));
-    }
-
-    fn roll_log(&mut self, base: Offset) {
-        self.ledger_base = base;
-        let new = self.new_ledger(base);
-        let (with, guard, epoch) = (self.with.clone(), self.guard.clone(), self.epoch);
-        let mut chain = self
-            .chain
-            .take()
-            .expect("the core asks for one ledger at a time");
-        let writer = self.writer.clone().expect("the core rolls an open ledger");
-        let begun = writer.metadata().base_offset;
-        self.ledger_work = Some(Box::pin(async move {
-            let rolled = with.client.roll(&writer, new, |ledger, totals| {
-                // Not where the last entry that was sent would end: what the drain did not confirm is not in the log (W13), and
-                // a link behind it would be a hole (P3).
-                let base = Offset(begun.0 + totals.offset_span);
-                let mut txn = chain.append(log_link(ledger, base, epoch, None));
-                txn.compares.push(guard.clone());
-                txn
-            });
-            let result = match rolled.await {
-                Ok(writer) => reload(&with, &mut chain, writer).await,
-                Err(RollError::NotStarted(error)) => {
-                    tracing::debug!(%error, "ledger is not rolled now");
-                    Ok(None)
-                }
-                Err(error) => Err(Fault::new(Reason::StorageUnknown, error.to_string())),
-            };
-            (chain, result)
-        }));
-    }
-
-    fn ledger_arrived(&mut self, result: Result<Option<LedgerWriter>, Fault>) -> Result<(), Fault> {
-        let now = self.clock.now_ms();
-        let fresh = result?;
-        let is_fresh = fresh.is_some();
-        if let Some(writer) = fresh {
-            let base = writer.metadata().base_offset;
-            if base != self.ledger_base {
-                let why = format!(
-                    "the ledger before was closed at offset {base}, entries up to {} were not confirmed; retry",
-                    self.ledger_base
-                );
-                return Err(Fault::new(Reason::StorageUnknown, why));
-            }
-            let mut span = LedgerSpan::new(writer.ledger(), base, writer.reader());
-            span.gap_start = self.gap_start.take();
-            self.log.with_view(|view| view.push_ledger(span));
-            self.writer = Some(writer);
-        }
-        self.core.log_opened(is_fresh, now);
-        Ok(())
     }
 
     fn snapshot(&mut self, records: Vec<crate::state::MetaRecord>) {
@@ -409,17 +341,6 @@ impl Task {
             Err(SnapshotError::Lost(fault)) => return Err(fault),
         }
         Ok(())
-    }
-}
-
-async fn reload(
-    with: &Collaborators,
-    chain: &mut Chain,
-    writer: LedgerWriter,
-) -> Result<Option<LedgerWriter>, Fault> {
-    match chain.reload(&*with.metadata, writer.ledger()).await {
-        Ok(()) => Ok(Some(writer)),
-        Err(error) => Err(storage_fault::chain(&error)),
     }
 }
 

@@ -11,13 +11,13 @@ use super::core::{CoreConfig, Effect, PartitionCore};
 use super::handle::Produced;
 use crate::state::{NoMeta, PartitionState};
 
-type Core = PartitionCore<NoMeta, u32>;
+pub(super) type Core = PartitionCore<NoMeta, u32>;
 
-fn core() -> Core {
+pub(super) fn core() -> Core {
     core_that_rolls_at(1 << 20)
 }
 
-fn core_that_rolls_at(roll_bytes: u64) -> Core {
+pub(super) fn core_that_rolls_at(roll_bytes: u64) -> Core {
     let config = CoreConfig {
         partition: PartitionId {
             topic: TopicId::default(),
@@ -26,7 +26,7 @@ fn core_that_rolls_at(roll_bytes: u64) -> Core {
         epoch: OwnerEpoch(1),
         producer_expiry: Duration::from_secs(3600),
         roll_bytes,
-        roll_age: Duration::from_secs(100),
+        roll_age: Duration::from_secs(1_000),
         in_flight_bytes_max: 3 << 20,
     };
     Core::new(config, PartitionState::default(), Offset(0), 0)
@@ -42,7 +42,7 @@ fn push(builder: &mut BatchBuilder, timestamp: i64, value: &[u8]) {
     builder.push(&record).unwrap();
 }
 
-fn batch(producer: i64, epoch: i16, sequence: i32, records: u32) -> Bytes {
+pub(super) fn batch(producer: i64, epoch: i16, sequence: i32, records: u32) -> Bytes {
     let mut builder = BatchBuilder::new(Compression::None).unwrap();
     for number in 0..records {
         push(&mut builder, i64::from(number), b"value");
@@ -55,11 +55,11 @@ fn batch(producer: i64, epoch: i16, sequence: i32, records: u32) -> Bytes {
     builder.build((producer >= 0).then_some(stamp))
 }
 
-fn produce(core: &mut Core, ticket: u32, bytes: &Bytes) {
+pub(super) fn produce(core: &mut Core, ticket: u32, bytes: &Bytes) {
     core.produce(BatchHeader::view(bytes).unwrap(), bytes, ticket, 0);
 }
 
-fn open(core: &mut Core) {
+pub(super) fn open(core: &mut Core) {
     core.flush(1);
     let effects = core.take_effects();
     assert!(
@@ -69,7 +69,7 @@ fn open(core: &mut Core) {
     core.log_opened(true, 1);
 }
 
-fn answers(effects: Vec<Effect<u32>>) -> Vec<(u32, Result<Produced, Fault>)> {
+pub(super) fn answers(effects: Vec<Effect<u32>>) -> Vec<(u32, Result<Produced, Fault>)> {
     let answers = effects.into_iter().filter_map(|effect| match effect {
         Effect::Answer { ticket, result } => Some((ticket, result)),
         _ => None,
@@ -77,7 +77,7 @@ fn answers(effects: Vec<Effect<u32>>) -> Vec<(u32, Result<Produced, Fault>)> {
     answers.collect()
 }
 
-fn appends(effects: &[Effect<u32>]) -> Vec<(u64, u32)> {
+pub(super) fn appends(effects: &[Effect<u32>]) -> Vec<(u64, u32)> {
     let appends = effects.iter().filter_map(|effect| match effect {
         Effect::Append(entry) => Some((entry.first_offset.0, entry.offset_span)),
         _ => None,

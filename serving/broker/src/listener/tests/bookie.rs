@@ -1,12 +1,14 @@
 //! A bookie in memory, enough for one owner after another.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hulse_proto::bookie::{
     AddRequest, Address, BookieCalls, BookieError, Call, EntryHead, FenceAnswer, FenceRequest,
     Origin, ReadRequest, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
 };
+use hulse_proto::entry::EntryClass;
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 use tokio::sync::watch;
 
@@ -22,6 +24,7 @@ struct Stored {
 pub(super) struct MemoryBookie {
     ledgers: Arc<Mutex<BTreeMap<LedgerId, Stored>>>,
     held: watch::Sender<bool>,
+    full: AtomicBool,
 }
 
 impl MemoryBookie {
@@ -29,7 +32,17 @@ impl MemoryBookie {
         Self {
             ledgers: Arc::default(),
             held: watch::Sender::new(false),
+            full: AtomicBool::new(false),
         }
+    }
+
+    /// From now on records are refused, or taken again.
+    pub(super) fn fill(&self, full: bool) {
+        self.full.store(full, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
     }
 
     /// Adds are stored and not answered, or answered again.
@@ -55,6 +68,11 @@ impl MemoryBookie {
 
 impl BookieCalls for MemoryBookie {
     fn add(&self, request: AddRequest) -> Call<()> {
+        let data = request.entry.header().class == EntryClass::Data;
+        if self.is_full() && data && request.origin == Origin::Normal {
+            let why = "for a test".to_owned();
+            return Box::pin(async { Err(BookieError::ReadOnly { why }) });
+        }
         let ledger = request.to.ledger;
         let done = self.with(request.to, |stored| {
             if request.origin == Origin::Normal && stored.fence > FenceToken(0) {

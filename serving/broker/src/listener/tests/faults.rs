@@ -93,6 +93,56 @@ async fn batch_of_unknown_fate_is_said_to_be_so_and_found_again_after_reopening(
     assert_eq!(session.word().await, "ack 1.1 [2]");
 }
 
+/// Storage.md D1, ST-03: a full disk is said to be one within a second or two, reading goes on, and so does producing once there is room.
+#[tokio::test]
+async fn full_disk_is_said_to_be_one_and_producing_goes_on_when_there_is_room() {
+    let world = World::new().await;
+    let topic = world.topic("a", 2).await;
+    let mut session = Session::open(&world).await;
+    session.lane(0, &topic, 0, v1::Acks::Quorum, 42).await;
+    assert_eq!(session.word().await, "opened 0");
+    session.batch(0, 0, stamped(42, 0)).await;
+    assert_eq!(session.word().await, "ack 0.0 [0]");
+    world.bookie.fill(true);
+    let begun = tokio::time::Instant::now();
+    session.batch(0, 1, stamped(42, 1)).await;
+    let Item::Nack(nack) = session.next().await else {
+        panic!("no Nack")
+    };
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    let fault = nack.fault.unwrap();
+    assert_eq!(
+        (fault.fate(), &*fault.reason, fault.retry_after_ms),
+        (v1::Fate::NotApplied, "STORAGE_FULL", 1_000)
+    );
+    // Another partition has no ledger yet, and none can be made for its records.
+    session.lane(1, &topic, 1, v1::Acks::Quorum, -1).await;
+    assert_eq!(session.word().await, "opened 1");
+    session.batch(1, 0, plain(1, 10)).await;
+    assert_eq!(session.word().await, "nack 1.0 STORAGE_FULL");
+    // The lane stays open: its client sends the batch again.
+    session.resume(0, 1).await;
+    session.batch(0, 1, stamped(42, 1)).await;
+    assert_eq!(session.word().await, "nack 0.1 STORAGE_FULL");
+    let read = v1::ReadRequest {
+        partition: partition(&topic, 0),
+        ..v1::ReadRequest::default()
+    };
+    let mut read = world.log().read(read).await.unwrap().into_inner();
+    let found = read.message().await.unwrap().unwrap().item;
+    assert!(matches!(found, Some(v1::read_response::Item::Batches(_))));
+    world.bookie.fill(false);
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    for (lane, seq, batch, word) in [
+        (0, 1, stamped(42, 1), "ack 0.1 [1]"),
+        (1, 0, plain(1, 10), "ack 1.0 [0]"),
+    ] {
+        session.resume(lane, seq).await;
+        session.batch(lane, seq, batch).await;
+        assert_eq!(session.word().await, word);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_of_random_items_end_alone_and_without_a_panic() {
     let world = World::new().await;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bookie_client::testing::StaticDirectory;
-use bookie_client::{ClientConfig, LedgerClient};
-use bookie_metadata::MemoryStore;
+use bookie_client::{BookieDirectory, Candidate, ClientConfig, LedgerClient};
 use bookie_metadata::testing::FaultyStore;
+use bookie_metadata::{BoxFuture, MemoryStore, MetadataError};
 use bytes::Bytes;
 use hulse_proto::batch::{BatchBuilder, Compression, ProducerStamp, RecordRef};
+use hulse_proto::bookie::BookieCalls;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{CellId, Incarnation, NodeName, ProducerId};
 use hulse_proto::ledger::{Member, Quorums};
@@ -34,6 +34,28 @@ struct Wall;
 impl WallClock for Wall {
     fn now_ms(&self) -> TimestampMs {
         1_700_000_000_000
+    }
+}
+
+/// A directory of one bookie, which is writable while it is not full.
+struct OnlyBookie {
+    member: Member,
+    bookie: Arc<MemoryBookie>,
+}
+
+impl BookieDirectory for OnlyBookie {
+    fn calls(&self, _: &Member) -> Option<Arc<dyn BookieCalls>> {
+        Some(self.bookie.clone())
+    }
+
+    fn candidates(&self) -> BoxFuture<'_, Result<Vec<Candidate>, MetadataError>> {
+        let candidate = Candidate {
+            member: self.member.clone(),
+            live: true,
+            writable: !self.bookie.is_full(),
+            zone: String::new(),
+        };
+        Box::pin(async { Ok(vec![candidate]) })
     }
 }
 
@@ -153,6 +175,7 @@ fn broker(
         CellId(Uuid::from_u128(2)),
         ClientConfig {
             add_timeout: Duration::from_millis(500),
+            full_patience: Duration::from_millis(200),
             ..ClientConfig::new(Quorums {
                 ensemble: 1,
                 write: 1,
@@ -160,7 +183,7 @@ fn broker(
             })
         },
         metadata.clone(),
-        Arc::new(StaticDirectory::new().with(member, bookie)),
+        Arc::new(OnlyBookie { member, bookie }),
         clock.clone(),
         [3; 32],
     );

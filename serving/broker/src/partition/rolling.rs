@@ -1,0 +1,58 @@
+//! When a log ledger is rolled, and when it is looked at first (storage.md W15).
+//!
+//! A ledger without DATA never rolls by size, age or wear. One that rested is verified before it is written to: still its owner's in
+//! metadata, and on bookies that still exist. That is no matter of safety: fences and incarnations stop a writer that lost its ledger
+//! (B0, B3). It keeps the first batches after a rest from an unknown fate, and an ensemble that died meanwhile from being found out
+//! member by member. So silence of metadata does not hold the write back for longer than the look takes (ARCHITECTURE D6).
+
+use hulse_proto::time::TimestampMs;
+
+use super::core::{Ledger, PartitionCore};
+use crate::state::MetaState;
+
+/// A ledger that was not written to for this long is looked at first.
+const REST: TimestampMs = 60_000;
+/// After a worn ledger could not be rolled, the next try waits this long.
+const WORN_RETRY: TimestampMs = 5_000;
+
+impl<M: MetaState, T> PartitionCore<M, T> {
+    pub(super) fn roll_due(&self, now: TimestampMs) -> bool {
+        let age = now.saturating_sub(self.ledger_opened_at);
+        let old = age >= self.config.roll_age.as_millis() as TimestampMs;
+        let worn = self.worn && now >= self.worn_not_before;
+        self.ledger_bytes >= self.config.roll_bytes || (self.ledger_bytes > 0 && (old || worn))
+    }
+
+    pub(super) fn verify_due(&self, now: TimestampMs) -> bool {
+        self.in_flight.is_empty() && now.saturating_sub(self.active_at) >= REST
+    }
+
+    /// What the ledger's writer says of its ensemble.
+    pub(crate) fn note_worn(&mut self, worn: bool) {
+        self.worn = worn;
+    }
+
+    /// A log ledger is ready: the first one, the next one, or (`fresh` = false) the old one, because a roll was not possible now.
+    pub(crate) fn log_opened(&mut self, fresh: bool, now: TimestampMs) {
+        self.ledger = Ledger::Open;
+        self.ledger_opened_at = now;
+        self.active_at = now;
+        if fresh {
+            self.ledger_bytes = 0;
+            self.worn = false;
+            self.first_entry_pending = true;
+        } else {
+            // Asked again only after as much as a quarter of a ledger more.
+            self.ledger_bytes -= self.ledger_bytes.min(self.config.roll_bytes / 4);
+            self.worn_not_before = now + WORN_RETRY;
+        }
+        self.flush(now);
+    }
+
+    /// The log ledger may be written to again after its rest.
+    pub(crate) fn log_verified(&mut self, now: TimestampMs) {
+        self.ledger = Ledger::Open;
+        self.active_at = now;
+        self.flush(now);
+    }
+}

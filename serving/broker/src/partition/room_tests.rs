@@ -1,0 +1,194 @@
+//! The state machine when storage is full, and when its ledger is rolled or looked at (storage.md D1, W14, W15).
+
+use hulse_proto::error::{Fate, Fault, Reason};
+use hulse_proto::id::{EntryId, Offset};
+
+use super::core::Effect;
+use super::tests::{Core, answers, appends, batch, core, core_that_rolls_at, open, produce};
+use crate::storage_fault;
+
+/// A partition with one stored batch of producer 7, one in flight and one that waits.
+fn filling() -> Core {
+    let mut core = core();
+    produce(&mut core, 1, &batch(7, 0, 0, 1));
+    open(&mut core);
+    core.confirmed(EntryId(0), 2);
+    produce(&mut core, 2, &batch(7, 0, 1, 2));
+    core.flush(3);
+    produce(&mut core, 3, &batch(7, 0, 3, 1));
+    core.flush(3);
+    let effects = core.take_effects();
+    assert_eq!(appends(&effects), [(0, 1), (1, 2)]);
+    core
+}
+
+fn refused(core: &mut Core) -> Vec<(u32, Reason, Fate)> {
+    let answers = answers(core.take_effects()).into_iter();
+    answers
+        .map(|(ticket, result)| {
+            let fault = result.unwrap_err();
+            (ticket, fault.reason, fault.fate)
+        })
+        .collect()
+}
+
+const FULL: (Reason, Fate) = (Reason::StorageFull, Fate::NotApplied);
+
+#[test]
+fn full_storage_refuses_what_waits_at_once_and_what_was_sent_once_the_ledger_is_closed() {
+    let mut core = filling();
+    core.storage_full(storage_fault::full());
+    assert_eq!(refused(&mut core), [(3, FULL.0, FULL.1)]);
+    // A copy of what is in flight waits with it, anything new is refused.
+    produce(&mut core, 4, &batch(7, 0, 1, 2));
+    produce(&mut core, 5, &batch(7, 0, 3, 1));
+    produce(&mut core, 6, &batch(-1, -1, -1, 1));
+    core.flush(4);
+    core.tick(1_000_000);
+    assert_eq!(
+        refused(&mut core),
+        [(5, FULL.0, FULL.1), (6, FULL.0, FULL.1)]
+    );
+    core.log_closed(&storage_fault::full());
+    assert_eq!(
+        refused(&mut core),
+        [(2, FULL.0, FULL.1), (4, FULL.0, FULL.1)]
+    );
+    assert!(core.is_idle());
+    // What was stored before is still known.
+    produce(&mut core, 7, &batch(7, 0, 0, 1));
+    let stored = answers(core.take_effects());
+    assert!(matches!(&stored[..], [(7, Ok(found))] if found.duplicate));
+    produce(&mut core, 8, &batch(7, 0, 1, 2));
+    assert_eq!(refused(&mut core), [(8, FULL.0, FULL.1)]);
+}
+
+#[test]
+fn producers_go_on_where_the_closed_ledger_ends_when_there_is_room_again() {
+    let mut core = filling();
+    core.storage_full(storage_fault::full());
+    core.log_closed(&storage_fault::full());
+    core.take_effects();
+    core.room_returned();
+    produce(&mut core, 9, &batch(7, 0, 1, 2));
+    produce(&mut core, 10, &batch(7, 0, 3, 1));
+    core.flush(5);
+    let effects = core.take_effects();
+    assert!(
+        matches!(effects[..], [Effect::OpenLog { base: Offset(1) }]),
+        "{effects:?}"
+    );
+    core.log_opened(true, 6);
+    assert_eq!(appends(&core.take_effects()), [(1, 3)]);
+    core.confirmed(EntryId(0), 7);
+    let stored: Vec<_> = answers(core.take_effects())
+        .into_iter()
+        .map(|(ticket, result)| (ticket, result.unwrap().base_offset.0))
+        .collect();
+    assert_eq!(stored, [(9, 1), (10, 3)]);
+}
+
+/// Room came back while the full ledger drained: what it confirmed stays.
+#[test]
+fn batch_that_is_confirmed_while_the_full_ledger_drains_is_stored() {
+    let mut core = filling();
+    core.storage_full(storage_fault::full());
+    produce(&mut core, 4, &batch(7, 0, 1, 2));
+    core.take_effects();
+    core.confirmed(EntryId(1), 4);
+    core.log_closed(&storage_fault::full());
+    let stored: Vec<_> = answers(core.take_effects())
+        .into_iter()
+        .map(|(ticket, result)| (ticket, result.unwrap().base_offset.0))
+        .collect();
+    assert_eq!(stored, [(2, 1), (4, 1)]);
+    core.room_returned();
+    produce(&mut core, 5, &batch(7, 0, 3, 1));
+    core.flush(5);
+    assert!(matches!(
+        core.take_effects()[..],
+        [Effect::OpenLog { base: Offset(3) }]
+    ));
+}
+
+/// W14: a roll that closed below what was sent.
+#[test]
+fn roll_that_leaves_entries_behind_refuses_them_and_goes_on() {
+    let mut core = filling();
+    let why = Fault::new(Reason::StorageUnavailable, "closed below");
+    core.log_closed(&why);
+    let reasons: Vec<_> = refused(&mut core)
+        .into_iter()
+        .map(|(t, r, f)| (t, r, f))
+        .collect();
+    let certain = (Reason::StorageUnavailable, Fate::NotApplied);
+    assert_eq!(
+        reasons,
+        [(2, certain.0, certain.1), (3, certain.0, certain.1)]
+    );
+    core.log_opened(true, 5);
+    produce(&mut core, 4, &batch(7, 0, 1, 2));
+    core.flush(6);
+    assert_eq!(appends(&core.take_effects()), [(1, 2)]);
+}
+
+fn rolls(core: &mut Core) -> bool {
+    let effects = core.take_effects();
+    effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::RollLog { .. }))
+}
+
+#[test]
+fn worn_ledger_rolls_once_it_has_data_and_waits_when_it_cannot() {
+    let mut core = core_that_rolls_at(1 << 30);
+    produce(&mut core, 1, &batch(-1, -1, -1, 1));
+    open(&mut core);
+    core.take_effects();
+    core.confirmed(EntryId(0), 2);
+    core.note_worn(true);
+    core.tick(3);
+    assert!(rolls(&mut core));
+    core.log_opened(false, 4);
+    produce(&mut core, 2, &batch(-1, -1, -1, 1));
+    core.flush(5);
+    assert!(!rolls(&mut core), "it was just not possible");
+    core.confirmed(EntryId(1), 6);
+    core.tick(5_004);
+    assert!(rolls(&mut core));
+    core.log_opened(true, 5_005);
+    core.note_worn(true);
+    core.tick(60_000);
+    assert!(!rolls(&mut core), "it is empty");
+}
+
+#[test]
+fn ledger_that_rested_is_looked_at_before_it_is_written_to() {
+    let mut core = core_that_rolls_at(1 << 30);
+    produce(&mut core, 1, &batch(-1, -1, -1, 1));
+    open(&mut core);
+    core.confirmed(EntryId(0), 1_000);
+    core.take_effects();
+    produce(&mut core, 2, &batch(-1, -1, -1, 1));
+    core.flush(60_999);
+    assert_eq!(appends(&core.take_effects()), [(1, 1)], "no rest yet");
+    // Something is in flight: the ledger is not at rest, however long that takes.
+    produce(&mut core, 3, &batch(-1, -1, -1, 1));
+    core.flush(200_000);
+    assert!(core.take_effects().is_empty());
+    core.confirmed(EntryId(1), 200_000);
+    core.confirmed(EntryId(2), 200_001);
+    core.take_effects();
+    produce(&mut core, 4, &batch(-1, -1, -1, 1));
+    core.flush(270_000);
+    let effects = core.take_effects();
+    assert!(
+        matches!(effects[..], [Effect::VerifyLog { base: Offset(3) }]),
+        "{effects:?}"
+    );
+    produce(&mut core, 5, &batch(-1, -1, -1, 1));
+    core.flush(270_001);
+    assert!(core.take_effects().is_empty(), "one look at a time");
+    core.log_verified(270_002);
+    assert_eq!(appends(&core.take_effects()), [(3, 2)]);
+}
