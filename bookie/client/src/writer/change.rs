@@ -261,6 +261,15 @@ impl WriterCore {
         if replaced.is_empty() || metadata.fragments.len() >= FRAGMENTS_MAX {
             // W10: degraded, on the committed ensemble. A member that came back makes this a change of nothing.
             self.full.nobody_at = Some(asked_at);
+            // In another ledger those that failed in this one may be taken again.
+            let forgiven = placement::replace(
+                self.config.kind,
+                &ensemble,
+                &failing,
+                &[],
+                &survey.candidates,
+            );
+            self.change.worn |= !forgiven.is_empty();
             return self.put_off(now, NOBODY_WAIT_MAX);
         }
         let base = (metadata, found.version);

@@ -246,15 +246,15 @@ impl Task {
 
     /// Does what the core wants, and what follows from it, until it wants nothing.
     fn perform(&mut self) {
+        if self.core.is_worn() {
+            self.shared.set_worn();
+        }
         while !self.effects.is_empty() {
             let mut effects = std::mem::take(&mut self.effects);
             // First, so that a reader finds the members of what is published next.
             if let Some((metadata, version)) = self.core.take_committed() {
                 tracing::info!(ledger = %self.shared.ledger, fragments = metadata.fragments.len(), "ensemble changed");
                 self.shared.note_metadata(metadata, version);
-                if self.core.is_worn() {
-                    self.shared.set_worn();
-                }
             }
             let confirmed_end = self.core.confirmed_end();
             // Published before any append below it is answered, so that its owner can read it at once.

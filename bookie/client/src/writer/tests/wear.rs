@@ -46,3 +46,25 @@ fn many_changes_within_a_minute_wear_a_ledger_and_spread_ones_do_not() {
         assert_eq!(scene.bench.core.is_worn(), worn);
     }
 }
+
+/// W10 takes nobody twice, so a ledger that outlived all spares would stay degraded for as long as it lives.
+#[test]
+fn ledger_whose_only_spares_failed_in_it_is_worn() {
+    let mut scene = Scene::new(2, None);
+    change(&mut scene, 3);
+    scene.bench.append(1);
+    scene.bench.answer(1, 2, Err(limbo()));
+    // Member 2 is back, but it failed here; and then there is really nobody.
+    scene.survey(&[]);
+    assert!(scene.sent().is_none());
+    assert!(scene.bench.core.is_worn());
+}
+
+#[test]
+fn ledger_without_any_spare_is_not_worn() {
+    let mut scene = Scene::new(2, None);
+    scene.bench.append(1);
+    scene.bench.answer(0, 2, Err(limbo()));
+    scene.survey(&[]);
+    assert!(!scene.bench.core.is_worn());
+}
