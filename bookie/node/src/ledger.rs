@@ -65,6 +65,8 @@ pub enum AddVerdict {
     Pending(GroupNumber),
     /// First contact: ask metadata first.
     Verify,
+    /// Other bytes of this digest are held, or wait for their group (B7).
+    Conflict(EntryDigest),
     /// No.
     Refused(BookieError),
 }
@@ -102,14 +104,12 @@ impl LedgerState {
         if let Some(pending) = self.pending.get(&entry) {
             return match pending.digest == digest {
                 true => AddVerdict::Pending(pending.group),
-                false => AddVerdict::Refused(BookieError::Conflict { ledger, entry }),
+                false => AddVerdict::Conflict(pending.digest),
             };
         }
         let careless = mutation.is(Mutant::ProposedMemberCounts);
         match self.entries.get(entry) {
-            Some(slot) if slot.digest != digest => {
-                AddVerdict::Refused(BookieError::Conflict { ledger, entry })
-            }
+            Some(slot) if slot.digest != digest => AddVerdict::Conflict(slot.digest),
             Some(_) if !self.damaged.contains(&entry) => AddVerdict::Stored,
             _ if origin == Origin::Normal && !(self.contacted || careless) => AddVerdict::Verify,
             _ => AddVerdict::Append,

@@ -12,6 +12,8 @@ pub struct NodeMetrics {
     pub adds: Counter,
     /// Adds that were refused or failed.
     pub add_failures: Counter,
+    /// Adds of an entry that is held with other bytes (storage.md B7).
+    pub conflicts: Counter,
     /// Bytes written to the log, padding included.
     pub log_bytes: Counter,
     /// Bytes per group.
@@ -36,6 +38,7 @@ impl NodeMetrics {
         let metrics = Self {
             adds: Counter::default(),
             add_failures: Counter::default(),
+            conflicts: Counter::default(),
             log_bytes: Counter::default(),
             group_bytes: Histogram::new(exponential_buckets(4096.0, 4.0, 7)),
             sync_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 18)),
@@ -51,6 +54,11 @@ impl NodeMetrics {
             "add_failures",
             "Adds refused or failed",
             metrics.add_failures.clone(),
+        );
+        bookie.register(
+            "conflicts",
+            "Adds of an entry that is held with other bytes",
+            metrics.conflicts.clone(),
         );
         bookie.register(
             "log_written",

@@ -267,6 +267,13 @@ impl NodeCore {
         };
         let waits = self.verifying.contains_key(&ledger) && request.origin == Origin::Normal;
         match verdict {
+            AddVerdict::Conflict(held) => {
+                // A bug of a writer, or bytes that changed on their way past every checksum: somebody must look.
+                let offered = header.digest();
+                tracing::error!(%ledger, %entry, ?held, ?offered, origin = ?request.origin, "an entry came with other bytes than are held; nothing was overwritten");
+                let conflict = BookieError::Conflict { ledger, entry };
+                effects.push(self.answer_add(ticket, Err(conflict)));
+            }
             AddVerdict::Refused(error) => effects.push(self.answer_add(ticket, Err(error))),
             AddVerdict::Stored => effects.push(self.answer_add(ticket, Ok(()))),
             AddVerdict::Pending(group) => {

@@ -156,6 +156,9 @@ impl Shared {
                     Ok(()) => self.metrics.adds.inc(),
                     Err(_) => self.metrics.add_failures.inc(),
                 };
+                if let Err(BookieError::Conflict { .. }) = &result {
+                    self.metrics.conflicts.inc();
+                }
                 let _ = to.send(result);
             }
             (Reply::Fence(to), Answer::Fence(result)) => {
