@@ -222,3 +222,106 @@ fn meta_entry(body: bytes::Bytes, now: TimestampMs) -> NewEntry {
         body: vec![body],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bookie_client::testing::{FixedClock, MemoryBookie, StaticDirectory};
+    use bookie_client::{ClientConfig, LedgerClient};
+    use bookie_metadata::testing::FaultyStore;
+    use bookie_metadata::{MemoryStore, MetadataStore, Op};
+    use hulse_proto::error::Reason;
+    use hulse_proto::id::{CellId, Incarnation, NodeName, TopicId};
+    use hulse_proto::ledger::{Quorums, ledger_key};
+    use hulse_proto::mutant::Mutation;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::keys::partition_key;
+    use crate::log::TailBudget;
+    use crate::partition::takeover::win_epoch;
+
+    async fn owner() -> (Collaborators, StateWriter) {
+        let cell = CellId(Uuid::from_u128(1));
+        let store: Arc<dyn MetadataStore> =
+            Arc::new(FaultyStore::new(Arc::new(MemoryStore::new())));
+        let incarnation = Incarnation(Uuid::from_u128(2));
+        let bookie = MemoryBookie::start(cell, "a", incarnation, Some(store.clone()));
+        let quorums = Quorums {
+            ensemble: 1,
+            write: 1,
+            ack: 1,
+        };
+        let mut config = ClientConfig::new(quorums);
+        config.recovery_deadline = Duration::from_secs(2);
+        let clock = Arc::new(FixedClock(1_000));
+        let directory = Arc::new(StaticDirectory::of(&[bookie]));
+        let with = Collaborators {
+            metadata: store.clone(),
+            client: LedgerClient::new(cell, config, store, directory, clock.clone(), [3; 32]),
+            clock,
+            tail: TailBudget::new(0),
+            broker: NodeName::new("b").unwrap(),
+            boot: Uuid::from_u128(4),
+            producer_expiry: Duration::from_secs(60),
+            roll_bytes: 1 << 20,
+            roll_age: Duration::from_secs(60),
+            max_batch_bytes: 1 << 20,
+            mutation: Mutation::default(),
+        };
+        let partition = PartitionId {
+            topic: TopicId(Uuid::from_u128(5)),
+            index: 0,
+        };
+        let (record, version) = win_epoch(&with, partition).await.unwrap();
+        let chain = Chain::load(&*with.metadata, partition, LedgerKind::State).await;
+        let writer = StateWriter {
+            partition,
+            epoch: OwnerEpoch(record.owner_epoch),
+            guard: Compare::Version(partition_key(partition), version),
+            chain: chain.unwrap(),
+            writer: None,
+        };
+        (with, writer)
+    }
+
+    fn lost(result: Result<(), SnapshotError>) -> bool {
+        matches!(result, Err(SnapshotError::Lost(fault)) if fault.reason == Reason::PartitionMoved)
+    }
+
+    /// storage.md P5: an owner that has lost its partition ends at the first step that fails, whatever that failure looks like.
+    #[tokio::test(start_paused = true)]
+    async fn step_that_fails_after_the_partition_was_lost_ends_the_owner() {
+        let (with, mut writer) = owner().await;
+        for _ in 0..2 {
+            // Without a close, as after a snapshot whose append failed.
+            writer.writer = None;
+            assert!(writer.next_ledger(&with).await.is_ok());
+        }
+        let [oldest, newest]: [LedgerId; 2] = writer
+            .chain
+            .links()
+            .map(|link| LedgerId(link.ledger))
+            .collect::<Vec<_>>()
+            .try_into()
+            .unwrap();
+        // Somebody deletes the oldest ledger: with our key as it was that is trouble for later, else it says who did it.
+        let gone = Txn {
+            compares: vec![],
+            ops: vec![Op::Delete {
+                key: ledger_key(oldest),
+            }],
+        };
+        with.metadata.txn(gone).await.unwrap();
+        let still_ours = writer.drop_older(&with, newest).await;
+        assert!(matches!(still_ours, Err(SnapshotError::Later(_))));
+        win_epoch(&with, writer.partition).await.unwrap();
+        assert!(lost(writer.drop_older(&with, newest).await));
+        assert!(
+            lost(writer.next_ledger(&with).await),
+            "closing compares it too"
+        );
+    }
+}
