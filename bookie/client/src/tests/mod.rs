@@ -2,6 +2,7 @@
 
 mod changes;
 mod cluster;
+mod exhaustive;
 mod face;
 mod simulation;
 mod speed;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::new_log;
 
 /// Versioned keys.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: BTreeMap<String, Versioned>,
     revision: u64,
