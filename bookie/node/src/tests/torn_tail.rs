@@ -193,6 +193,48 @@ fn unsynced_mode_after_power_loss_keeps_a_prefix_and_starts_in_limbo() {
     assert!(with_loss > 20, "only {with_loss} runs lost anything");
 }
 
+/// Two groups without a sync between them, each of three sectors: every subset of these sectors. What is adopted is a prefix: the
+/// second group, whole behind a hole, is junk.
+#[test]
+fn two_unsynced_groups_of_any_sectors_are_adopted_as_a_prefix() {
+    let off = |kernel: &str| NodeConfig {
+        sync: SyncMode::Off,
+        kernel_boot_id: kernel.to_owned(),
+        ..config()
+    };
+    let mut seen = [0; 3];
+    for mask in 0..256_u64 {
+        let mut rig = Rig::new(off("a"));
+        rig.add(1, 0, 1000);
+        rig.settle();
+        rig.node.sync_now();
+        for number in 1..3 {
+            rig.add(1, number, 1200);
+            rig.settle();
+        }
+        let name = log_files(&rig.disk)[0].clone();
+        let unsynced = rig.disk.unsynced(&name);
+        assert_eq!(unsynced.len(), 2, "two groups, each a write");
+        let first = unsynced[0].0;
+        let survives = |of: &str, at: u64| {
+            let (block, sector) = ((at - first) / 4096, (at - first) % 4096 / 512);
+            of != name || sector > 3 || mask >> (block * 4 + sector) & 1 == 1
+        };
+        let mut rig = rig.reopen(off("b"), Survival::Chosen(&survives), &[LedgerId(1)]);
+        let (one, two) = (mask & 7 == 7, mask >> 4 & 7 == 7);
+        for _ in 0..2 {
+            assert!(rig.node.damage().is_empty(), "{mask:08b}");
+            assert!(rig.has(1, 0), "{mask:08b}: what was synced is lost");
+            assert_eq!(rig.has(1, 1), one, "{mask:08b}");
+            assert_eq!(rig.has(1, 2), one && two, "{mask:08b}");
+            rig.store(2, 0..2, 10);
+            rig = rig.reopen(off("b"), Survival::Everything, &[]);
+        }
+        seen[usize::from(one) + usize::from(one && two)] += 1;
+    }
+    assert_eq!(seen, [224, 28, 4], "none, one and both groups");
+}
+
 #[test]
 fn unsynced_mode_after_kill_keeps_everything() {
     let off = NodeConfig {
