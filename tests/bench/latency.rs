@@ -63,7 +63,7 @@ fn one_at_a_time(runtime: &Runtime) -> anyhow::Result<(Duration, Duration)> {
 }
 
 /// What the machine takes for a small message there and back between two threads.
-fn echo_round_trip() -> anyhow::Result<Duration> {
+pub(crate) fn echo_round_trip() -> anyhow::Result<Duration> {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

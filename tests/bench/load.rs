@@ -12,10 +12,10 @@ use super::server::Server;
 use super::table::{Table, median};
 
 /// Bytes of one timed run.
-const RUN_BYTES: usize = 256 << 20;
+pub(crate) const RUN_BYTES: usize = 256 << 20;
 
-struct Rate {
-    megabytes: f64,
+pub(crate) struct Rate {
+    pub(crate) megabytes: f64,
     records: f64,
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn catch_up(folder: &Path, table: &mut Table, runtime: &Runtime) -> a
     Ok(())
 }
 
-fn produce(runtime: &Runtime, size: usize, total: usize) -> anyhow::Result<Rate> {
+pub(crate) fn produce(runtime: &Runtime, size: usize, total: usize) -> anyhow::Result<Rate> {
     runtime.block_on(async {
         let client = Client::builder(Server::address()).build()?;
         let producer = client.producer("load").build().await?;

@@ -1,20 +1,52 @@
 //! Speed and memory of one machine, each figure beside a reference that is measured in the same run, interleaved with it.
 //!
-//! `cargo bench` builds with the release profile and starts the real binary. Writes at most 4 GiB in all. Prints a table and never
-//! fails on a figure: what is slow is profiled, not gated.
+//! `cargo bench` builds with the release profile and starts the real binary. Writes at most 8 GiB in all. Prints a table and never
+//! fails on a figure: what is slow is profiled, not gated. What cannot be measured here is a row that says NOT RUN.
+//!
+//! `cargo bench -- NAME..` measures only the parts whose names contain one of the words: idle, latency, produce, catch-up, tail,
+//! ensemble, batch-path (needs valgrind), seeds (runs the simulations). `etcd` runs only when it is named: `tests/bench/etcd/run`.
 //!
 //! HULSE_BENCH_DIR names the directory that is measured (default: a temporary one beside the target folder).
 
+mod batch_path;
 mod disk;
+mod ensemble;
+mod etcd;
 mod idle;
 mod latency;
 mod load;
+mod seeds;
 mod server;
+mod sink;
 mod table;
+mod tail;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use tokio::runtime::Runtime;
+
+use table::Table;
+
+/// What was asked for on the command line; nothing: all but `etcd`.
+struct Asked(Vec<String>);
+
+impl Asked {
+    fn wants(&self, name: &str) -> bool {
+        match self.0.is_empty() {
+            true => name != "etcd",
+            false => self.0.iter().any(|part| name.contains(part.as_str())),
+        }
+    }
+}
 
 fn main() -> anyhow::Result<()> {
+    let words = std::env::args().skip(1);
+    let words: Vec<String> = words.filter(|word| !word.starts_with("--")).collect();
+    if let [first, rest @ ..] = &words[..]
+        && first == batch_path::CHILD
+    {
+        return batch_path::child(rest);
+    }
     let base = std::env::var_os("HULSE_BENCH_DIR").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target"),
         PathBuf::from,
@@ -22,32 +54,52 @@ fn main() -> anyhow::Result<()> {
     let folder = tempfile::Builder::new()
         .prefix("hulse-bench-")
         .tempdir_in(base)?;
-    let wanted = |name: &str| {
-        let asked: Vec<String> = std::env::args()
-            .skip(1)
-            .filter(|argument| !argument.starts_with("--"))
-            .collect();
-        asked.is_empty() || asked.iter().any(|part| name.contains(part.as_str()))
-    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let mut table = table::Table::new();
+    let mut table = Table::new();
     table.conditions(folder.path())?;
-    if wanted("idle") {
-        idle::measure(folder.path(), &mut table, &runtime)?;
-    }
-    if wanted("latency") {
-        latency::measure(folder.path(), &mut table, &runtime)?;
-    }
-    if wanted("produce") {
-        load::produce_synced(folder.path(), &mut table, &runtime)?;
-        load::produce_unsynced(folder.path(), &mut table, &runtime)?;
-    }
-    if wanted("catch-up") {
-        load::catch_up(folder.path(), &mut table, &runtime)?;
-    }
+    measure(&Asked(words), folder.path(), &mut table, &runtime)?;
+    table.busy("after")?;
     table.print();
+    Ok(())
+}
+
+fn measure(
+    asked: &Asked,
+    folder: &Path,
+    table: &mut Table,
+    runtime: &Runtime,
+) -> anyhow::Result<()> {
+    if asked.wants("idle") {
+        idle::measure(folder, table, runtime)?;
+    }
+    if asked.wants("latency") {
+        latency::measure(folder, table, runtime)?;
+    }
+    if asked.wants("produce") {
+        load::produce_synced(folder, table, runtime)?;
+        load::produce_unsynced(folder, table, runtime)?;
+    }
+    if asked.wants("catch-up") {
+        load::catch_up(folder, table, runtime)?;
+    }
+    if asked.wants("tail") {
+        tail::send_to_consumer(folder, table, runtime)?;
+        tail::at_full_rate(folder, table, runtime)?;
+    }
+    if asked.wants("ensemble") {
+        ensemble::measure(folder, table, runtime)?;
+    }
+    if asked.wants("batch-path") {
+        batch_path::measure(folder, table)?;
+    }
+    if asked.wants("seeds") {
+        seeds::measure(table)?;
+    }
+    if asked.wants("etcd") {
+        etcd::measure(folder, table, runtime)?;
+    }
     Ok(())
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
+
 /// gRPC; HTTP is one above. Below the ephemeral range.
 const PORT: u16 = 19_400;
 
@@ -66,6 +68,31 @@ impl Server {
             .unwrap_or("0");
         let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kilobytes * 1024.0 / 1e6)
+    }
+
+    /// Bytes that the process had fetched from storage devices so far.
+    pub(crate) fn device_read_bytes(&self) -> anyhow::Result<u64> {
+        let io = std::fs::read_to_string(format!("/proc/{}/io", self.child.id()))?;
+        let line = io.lines().find_map(|line| line.strip_prefix("read_bytes:"));
+        Ok(line.context("no read_bytes")?.trim().parse()?)
+    }
+
+    /// A counter of `/metrics`, by its whole name.
+    pub(crate) fn counter(&self, name: &str) -> anyhow::Result<u64> {
+        let mut stream = TcpStream::connect(format!("127.0.0.1:{}", PORT + 1))?;
+        write!(
+            stream,
+            "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page)?;
+        let found = page.lines().find_map(|line| {
+            let (metric, value) = line.rsplit_once(' ')?;
+            (metric == name).then_some(value)
+        });
+        Ok(found
+            .with_context(|| format!("no metric {name}"))?
+            .parse()?)
     }
 
     /// Processor seconds used so far.

@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-/// Rows in the order they were measured.
-pub(crate) struct Table(Vec<[String; 5]>);
+/// Rows in the order they were measured, and notes below them.
+pub(crate) struct Table(Vec<[String; 5]>, Vec<String>);
 
 impl Table {
     pub(crate) fn new() -> Self {
-        Self(vec![
-            ["what", "measured", "reference", "ratio", "goal"].map(str::to_owned),
-        ])
+        let head = ["what", "measured", "reference", "ratio", "goal"];
+        Self(vec![head.map(str::to_owned)], Vec::new())
     }
 
     /// Machine and file system, without which a figure says nothing.
@@ -33,7 +32,28 @@ impl Table {
             .max()
             .map_or_else(|| "unknown".to_owned(), |(_, kind)| kind);
         println!("{cores} processors, {model}; data on {system}");
+        self.busy("before")
+    }
+
+    /// How busy the machine is with others' work; a figure of a busy machine is a lower bound.
+    pub(crate) fn busy(&self, when: &str) -> anyhow::Result<()> {
+        let load = std::fs::read_to_string("/proc/loadavg")?;
+        let averages: Vec<&str> = load.split(' ').take(3).collect();
+        println!("load average {when}: {}", averages.join(" "));
         Ok(())
+    }
+
+    /// A row that could not be measured here.
+    pub(crate) fn not_run(&mut self, what: &str, why: &str) {
+        println!("NOT RUN: {what}: {why}");
+        self.0
+            .push([what, "NOT RUN", why, "-", "-"].map(str::to_owned));
+    }
+
+    /// A sentence that belongs to the row before.
+    pub(crate) fn note(&mut self, words: &str) {
+        println!("  {words}");
+        self.1.push(words.to_owned());
     }
 
     pub(crate) fn row(
@@ -66,6 +86,9 @@ impl Table {
                 .map(|(cell, width)| format!("{cell:width$}", width = *width))
                 .collect();
             println!("| {} |", cells.join(" | "));
+        }
+        for note in &self.1 {
+            println!("{note}");
         }
     }
 }
