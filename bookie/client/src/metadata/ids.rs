@@ -13,6 +13,8 @@ const KEY: &str = "id/ledger";
 pub(crate) struct LedgerIds {
     block: u64,
     reserved: Mutex<VecDeque<Range<u64>>>,
+    /// Held by the one who reserves. Many at once would only take the counter out of each other's hands, until some give up.
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl LedgerIds {
@@ -20,13 +22,18 @@ impl LedgerIds {
         Self {
             block: block.max(1),
             reserved: Mutex::new(VecDeque::new()),
+            turn: tokio::sync::Mutex::default(),
         }
     }
 
     /// The next number; never 0, which stands for "no ledger" in logs. Cancel-safe: at worst a block is lost.
     ///
-    /// Callers that find nothing reserve a block each; the surplus serves later ones.
+    /// Callers that find nothing wait for the one that reserves.
     pub(crate) async fn next(&self, store: &dyn MetadataStore) -> Result<LedgerId, MetadataError> {
+        if let Some(id) = self.take() {
+            return Ok(id);
+        }
+        let _turn = self.turn.lock().await;
         loop {
             if let Some(id) = self.take() {
                 return Ok(id);
@@ -49,5 +56,37 @@ impl LedgerIds {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Range<u64>>> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use bookie_metadata::MemoryStore;
+    use bookie_metadata::testing::FaultyStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn numbers_for_many_at_once_are_reserved_by_one_of_them() {
+        let store = Arc::new(FaultyStore::new(Arc::new(MemoryStore::new())));
+        let ids = Arc::new(LedgerIds::new(16));
+        store.silence();
+        let tasks = (0..64).map(|_| {
+            let (store, ids) = (store.clone(), ids.clone());
+            tokio::spawn(async move { ids.next(&*store).await.unwrap() })
+        });
+        let tasks: Vec<_> = tasks.collect();
+        tokio::task::yield_now().await;
+        store.speak();
+        let mut given = BTreeSet::new();
+        for task in tasks {
+            assert!(given.insert(task.await.unwrap()));
+        }
+        // 0 is not given, so 64 numbers take a fifth block.
+        let after = counter::reserve(&*store, KEY, 1).await.unwrap();
+        assert_eq!(after.start, 5 * 16);
     }
 }
