@@ -7,7 +7,7 @@ use std::time::Duration;
 use bookie_client::LedgerWriter;
 use bookie_metadata::Txn;
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
-use hulse_proto::ledger::LedgerState;
+use hulse_proto::ledger::{LedgerMetadata, LedgerState};
 use hulse_proto::mutant::Mutant;
 use tests_harness::network::{Delivery, Kind};
 use tests_harness::{CrashPoint, Outcome, PowerLoss, Process, report, runtime};
@@ -47,92 +47,108 @@ const LOSSES: [Loss; 8] = [
     Loss::FenceDamaged,
 ];
 
+/// Loses it; its end, where it has one.
 async fn lose(scene: &Scene, ledger: LedgerId, loss: Loss, case: &str) -> Option<EntryId> {
-    let members = scene.members(ledger);
-    let client = scene.world.client(&Process::new("d"));
-    let end = |metadata: hulse_proto::ledger::LedgerMetadata| {
-        Some(metadata.closed.expect("it is closed").end)
-    };
     match loss {
         Loss::Fenced => {
-            let r = Process::new("f");
-            let victim = r.clone();
-            let fences = Arc::new(AtomicU64::new(0));
-            hold_writer_and(scene, u64::MAX, move |message| {
-                let fence = message.client == "f" && message.kind == Kind::Fence && message.answer;
-                if fence && fences.fetch_add(1, Ordering::Relaxed) == 1 {
-                    victim.kill();
-                }
-            });
-            assert!(scene.recover(&r, ledger).await.is_none(), "{case}");
+            fence(scene, ledger, case).await;
             None
         }
-        Loss::Closed => end(scene.close("r", ledger, case).await),
-        Loss::Deleted | Loss::Folded | Loss::FoldedInCrash => {
-            let closed = scene.close("r", ledger, case).await;
-            client.delete(ledger, Txn::default()).await.expect(case);
-            if loss == Loss::FoldedInCrash {
-                for passes in 1..4 {
-                    scene.world.crashes.arm(CrashPoint(12), passes);
-                }
-                fold(scene).await;
-                let hits = scene.world.crashes.hits().0;
-                let hits = hits.get(&CrashPoint(12)).copied().unwrap_or_default();
-                assert!(hits > 0, "{case}: nobody died");
-                report(&format!("crash point 12: {hits} hits"));
-            }
-            if loss == Loss::Folded {
-                fold(scene).await;
-                for bookie in &members {
-                    let known = bookie.node(|node| {
-                        let state = node.core().state();
-                        (
-                            state.dead_below > ledger,
-                            state.ledgers.contains_key(&ledger),
-                        )
-                    });
-                    assert_eq!(known, Some((true, false)), "{case}: not forgotten");
-                }
-            }
-            end(closed)
-        }
         Loss::Replaced => {
-            for bookie in &members {
+            for bookie in scene.members(ledger) {
                 bookie.replace(&*scene.world.store).await;
                 bookie.start().await;
             }
-            let fenced = |metadata: &mut hulse_proto::ledger::LedgerMetadata| {
+            let fenced = |metadata: &mut LedgerMetadata| {
                 metadata.state = LedgerState::InRecovery;
                 metadata.recovery_token = FenceToken(1);
             };
             scene.change(ledger, fenced).await;
             None
         }
-        Loss::FenceLost | Loss::FenceDamaged => {
-            let copy = members[0].disk().fork();
-            members[0].hold_down(PowerLoss::No);
-            members[0].start().await;
-            sleep(REST).await;
-            let fence = members[0].newest_blocks();
-            scene.world.network.cut("r", members[2].name());
+        Loss::Closed => Some(end(&scene.close("r", ledger, case).await)),
+        Loss::Deleted | Loss::Folded | Loss::FoldedInCrash => {
             let closed = scene.close("r", ledger, case).await;
-            scene.world.network.mend();
-            if loss == Loss::FenceLost {
-                members[0].put_back(&copy);
-            } else {
-                sleep(REST).await;
-                members[0].spoil_byte(members[0].newest_log(), fence * 4096 + 70);
-                members[0].hold_down(PowerLoss::Yes);
-            }
-            members[0].start().await;
-            let state = members[0].node(|node| node.core().state().ledgers.get(&ledger).cloned());
-            let fenced = state
-                .flatten()
-                .is_some_and(|state| state.fence > FenceToken(0));
-            assert!(!fenced, "{case}: the fence is not lost");
-            end(closed)
+            delete(scene, ledger, loss, case).await;
+            Some(end(&closed))
+        }
+        Loss::FenceLost | Loss::FenceDamaged => {
+            let closed = lose_fence(scene, ledger, loss, case).await;
+            Some(end(&closed))
         }
     }
+}
+
+fn end(metadata: &LedgerMetadata) -> EntryId {
+    metadata.closed.expect("it is closed").end
+}
+
+/// A recoverer dies when the second of its fences is answered.
+async fn fence(scene: &Scene, ledger: LedgerId, case: &str) {
+    let r = Process::new("f");
+    let victim = r.clone();
+    let fences = AtomicU64::new(0);
+    hold_writer_and(scene, u64::MAX, move |message| {
+        let fence = message.client == "f" && message.kind == Kind::Fence && message.answer;
+        if fence && fences.fetch_add(1, Ordering::Relaxed) == 1 {
+            victim.kill();
+        }
+    });
+    assert!(scene.recover(&r, ledger).await.is_none(), "{case}");
+}
+
+async fn delete(scene: &Scene, ledger: LedgerId, loss: Loss, case: &str) {
+    let members = scene.members(ledger);
+    let client = scene.world.client(&Process::new("d"));
+    client.delete(ledger, Txn::default()).await.expect(case);
+    if loss == Loss::FoldedInCrash {
+        for passes in 1..4 {
+            scene.world.crashes.arm(CrashPoint(12), passes);
+        }
+        fold(scene).await;
+        let hits = scene.world.crashes.hits().0;
+        let hits = hits.get(&CrashPoint(12)).copied().unwrap_or_default();
+        assert!(hits > 0, "{case}: nobody died");
+        report(&format!("crash point 12: {hits} hits"));
+    }
+    if loss == Loss::Folded {
+        fold(scene).await;
+        for bookie in &members {
+            let known = bookie.node(|node| {
+                let state = node.core().state();
+                let below = state.dead_below > ledger;
+                (below, state.ledgers.contains_key(&ledger))
+            });
+            assert_eq!(known, Some((true, false)), "{case}: not forgotten");
+        }
+    }
+}
+
+/// Closes the ledger while the third member hears of nothing; then the first one loses its fence.
+async fn lose_fence(scene: &Scene, ledger: LedgerId, loss: Loss, case: &str) -> LedgerMetadata {
+    let members = scene.members(ledger);
+    let copy = members[0].disk().fork();
+    members[0].hold_down(PowerLoss::No);
+    members[0].start().await;
+    sleep(REST).await;
+    let fence = members[0].newest_blocks();
+    scene.world.network.cut("r", members[2].name());
+    let closed = scene.close("r", ledger, case).await;
+    scene.world.network.mend();
+    if loss == Loss::FenceLost {
+        members[0].put_back(&copy);
+    } else {
+        sleep(REST).await;
+        members[0].spoil_byte(members[0].newest_log(), fence * 4096 + 70);
+        members[0].hold_down(PowerLoss::Yes);
+    }
+    members[0].start().await;
+    let state = members[0].node(|node| node.core().state().ledgers.get(&ledger).cloned());
+    let fenced = state
+        .flatten()
+        .is_some_and(|state| state.fence > FenceToken(0));
+    assert!(!fenced, "{case}: the fence is not lost");
+    closed
 }
 
 /// Ledgers come and go until every bookie has forgotten the first ones.

@@ -69,6 +69,33 @@ async fn insist(scene: &Scene, process: &Process, ledger: LedgerId) -> Option<Le
     None
 }
 
+/// All three recover, one after the other begins; what each says in the end. `None`: they do not end.
+async fn recover_all(
+    scene: &Scene,
+    [a, b, c]: [&Process; 3],
+    ledger: LedgerId,
+) -> Option<Vec<LedgerMetadata>> {
+    let later = async |ms, process| {
+        sleep(Duration::from_millis(ms)).await;
+        insist(scene, process, ledger).await
+    };
+    let others = async {
+        let ended = tokio::join!(later(30, b), later(45, c));
+        let sleeper = a.clone();
+        tokio::spawn(async move {
+            // It may fall asleep later than the others are done.
+            for _ in 0..TRIES * 100 {
+                sleeper.resume();
+                sleep(Duration::from_millis(100)).await;
+            }
+        });
+        ended
+    };
+    let all = Box::pin(async { tokio::join!(insist(scene, a, ledger), others) });
+    let (one, (two, three)) = timeout(Duration::from_secs(120), all).await.ok()?;
+    Some([one, two, three].into_iter().flatten().collect())
+}
+
 /// One meeting; the number of messages that the first recoverer sent or got.
 async fn meet(
     message: u64,
@@ -103,37 +130,10 @@ async fn meet(
             && far.iter().any(|name| name == sent.bookie);
         lost.then_some(Delivery::Drop)
     });
-    let first = insist(&scene, &a, ledger);
-    let second = async {
-        sleep(Duration::from_millis(30)).await;
-        insist(&scene, &b, ledger).await
-    };
-    let third = async {
-        sleep(Duration::from_millis(45)).await;
-        insist(&scene, &c, ledger).await
-    };
-    let others = async {
-        let ended = tokio::join!(second, third);
-        let sleeper = a.clone();
-        tokio::spawn(async move {
-            // It may fall asleep later than the others are done.
-            for _ in 0..TRIES * 100 {
-                sleeper.resume();
-                sleep(Duration::from_millis(100)).await;
-            }
-        });
-        ended
-    };
-    let all = timeout(Duration::from_secs(120), async {
-        tokio::join!(first, others)
-    })
-    .await;
-    let Ok((one, (two, three))) = all else {
-        scene.world.violations.add("STUCK");
-        return (seen.load(Ordering::Relaxed), scene.world.violations.all());
+    let Some(closed) = recover_all(&scene, [&a, &b, &c], ledger).await else {
+        return (seen.load(Ordering::Relaxed), vec!["STUCK".to_owned()]);
     };
     members[2].start().await;
-    let closed: Vec<LedgerMetadata> = [one, two, three].into_iter().flatten().collect();
     let now = scene.metadata(ledger).expect("it is closed");
     let same = closed.iter().all(|metadata| *metadata == now);
     scene.world.violations.check(same && closed.len() >= 2, || {

@@ -7,12 +7,13 @@ use std::time::Duration;
 use bookie_metadata::testing::{Call, Fate, Late};
 use bookie_metadata::{Op, Txn, list_all};
 use hulse_proto::ledger::{LedgerMetadata, LedgerState};
+use hulse_proto::mutant::Mutant;
 use serving_broker::PartitionHandle;
 use tests_harness::reader::read_all;
 use tests_harness::{Cluster, SimBroker, runtime};
 
-use super::partition::{Chains, all_sent, cluster, produce, rest};
-use super::scene::USUAL;
+use super::partition::{Chains, all_sent, mutated, produce, rest};
+use super::scene::{USUAL, finds};
 
 /// Every way in which an outcome is not known.
 const FATES: [Fate; 5] = [
@@ -53,9 +54,9 @@ fn describe(txn: &Txn) -> Option<String> {
 }
 
 /// A life: opened, written, rolled, its ensemble changed, taken over, stopped in good order, taken again, deleted. What was met.
-async fn life(at: u64, fate: Fate) -> Vec<String> {
+async fn life(at: u64, fate: Fate, mutant: Option<Mutant>) -> Vec<String> {
     let case = format!("transaction {at}, {fate:?}");
-    let cluster = cluster(USUAL).await;
+    let cluster = mutated(USUAL, mutant).await;
     let met = Arc::new(Mutex::new(Vec::new()));
     let (count, seen) = (AtomicU64::new(0), met.clone());
     cluster.world.faults.choose(move |call| {
@@ -155,11 +156,20 @@ async fn route(cluster: &Arc<Cluster>) -> Option<(Arc<SimBroker>, PartitionHandl
 /// 10: "Metadata unknown outcome on each CAS: exactly-once effect, no deleted-but-linked ledger."
 #[test]
 fn unknown_outcome_of_each_transaction_takes_effect_exactly_once() {
-    let calm = runtime().block_on(life(u64::MAX, Fate::Pass));
+    let calm = runtime().block_on(life(u64::MAX, Fate::Pass, None));
     println!("a life: {calm:#?}");
     for at in 0..calm.len() as u64 {
         for fate in FATES {
-            runtime().block_on(life(at, fate));
+            runtime().block_on(life(at, fate, None));
         }
     }
+}
+
+/// A close that compares no version takes effect although another one was faster, when it lands late.
+#[test]
+fn close_without_its_version_takes_effect_where_it_must_not() {
+    let late = Fate::UnknownLater(Late::After(Duration::from_millis(1_200)));
+    let blind = Some(Mutant::CloseWithoutVersion);
+    let found = (0..60).any(|at| finds(|| runtime().block_on(life(at, late, blind))));
+    assert!(found, "a close without its version is not seen");
 }

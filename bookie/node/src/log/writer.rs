@@ -21,6 +21,8 @@ use crate::disk::{Disk, DiskError, DiskErrorKind, DiskFile};
 
 /// On a full disk a start is content with a log file this small, bytes.
 const FILE_BYTES_MIN: u64 = 64 << 10;
+/// Limbo records of a start in one group: as many as fit the smallest log file behind its header and seal.
+const RECORDS_PER_GROUP: usize = 1000;
 const TMP_NAME: &str = "log.tmp";
 
 /// What the writer must know.
@@ -115,7 +117,7 @@ impl LogWriter {
         }
         self.write_here(first.finish())?;
         // Limbo of many ledgers may need several groups.
-        for some in records.chunks(4096) {
+        for some in records.chunks(RECORDS_PER_GROUP) {
             let mut group = GroupBuilder::new(Vec::new());
             some.iter().for_each(|record| {
                 group.push(record);
