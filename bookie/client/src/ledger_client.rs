@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bookie_metadata::{MetadataError, MetadataStore, Revision, Txn};
 use hulse_proto::id::{CellId, EntryId, LedgerId, Offset, OwnerEpoch, PartitionId};
-use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata};
+use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata, LedgerState};
 use hulse_proto::time::WallClock;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
@@ -18,7 +18,7 @@ use crate::reader::LedgerReader;
 use crate::recovery::Policy;
 use crate::standing::Standing;
 use crate::writer::LedgerWriter;
-use crate::{create, delete, recovery, standing};
+use crate::{create, damage, delete, recovery, standing};
 
 /// What a new ledger is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +191,8 @@ impl LedgerClient {
     }
 
     /// Seals a ledger that recovery cannot close, at the exclusive end `up_to`, or at the end of what is found; what that may
-    /// have lost is recorded in its metadata (storage.md R14). An operator's word: never called by itself.
+    /// have lost is recorded in its metadata (storage.md R14). A closed ledger keeps its end; entries that no member has any more
+    /// are recorded, so that readers may pass over them. An operator's word: never called by itself.
     ///
     /// # Errors
     /// [`RecoverError`]. Safe to drop and to repeat.
@@ -200,6 +201,10 @@ impl LedgerClient {
         ledger: LedgerId,
         up_to: Option<EntryId>,
     ) -> Result<LedgerMetadata, RecoverError> {
+        let found = read_ledger(&*self.inner.metadata, ledger).await?;
+        if let Some(closed) = found.filter(|(found, _)| found.state == LedgerState::Closed) {
+            return damage::accept(&self.inner, ledger, closed).await;
+        }
         let policy = Policy::AcceptLoss { up_to };
         recovery::recover(&self.inner, ledger, Txn::default(), policy).await
     }

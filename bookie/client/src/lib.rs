@@ -21,6 +21,7 @@
 
 mod config;
 mod create;
+mod damage;
 mod delete;
 mod directory;
 mod error;

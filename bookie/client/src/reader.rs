@@ -107,6 +107,13 @@ impl LedgerReader {
         self.ledger
     }
 
+    /// True when a loss is recorded that may have taken the entry (storage.md R14): a reader may pass over it when it is
+    /// [`ReadError::Damaged`].
+    pub fn may_lack(&self, entry: EntryId) -> bool {
+        let loss = self.metadata().loss;
+        loss.is_some_and(|loss| loss.from <= entry)
+    }
+
     /// Reads a run of entries that begins at `first`: at least one, at most those below `end`, about `max_bytes`.
     ///
     /// # Errors

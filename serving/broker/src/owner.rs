@@ -393,8 +393,9 @@ impl Partitions {
         Ok(swept)
     }
 
-    /// The operator's word (storage.md R14): a ledger that cannot be recovered is sealed at `up_to`, or at what is found. The
-    /// partition may open afterwards; the gap is recorded by its next ledger.
+    /// The operator's word (storage.md R14): a ledger that cannot be recovered is sealed at `up_to`, or at what is found, and the
+    /// gap is recorded by the partition's next ledger. Of a closed ledger the entries that no bookie has any more are recorded as
+    /// lost; it keeps its end. The partition opens anew afterwards.
     ///
     /// # Errors
     /// LEDGER_NOT_FOUND; PRECONDITION_FAILED when the ledger is not damaged; what recovery says.
@@ -414,15 +415,31 @@ impl Partitions {
                 format!("ledger {ledger} does not exist; `hulse ledgers list` shows those that do");
             return Err(Fault::new(Reason::LedgerNotFound, why));
         };
-        if metadata.state != LedgerState::InRecovery {
-            let why = format!(
-                "ledger {ledger} is {:?}, only one whose recovery is stuck can lose records",
+        let refused = |why: String| Err(Fault::new(Reason::PreconditionFailed, why));
+        if matches!(metadata.state, LedgerState::Open | LedgerState::Deleting) {
+            return refused(format!(
+                "ledger {ledger} is {:?}, only one that is closed or whose recovery is stuck can lose records",
                 metadata.state
-            );
-            return Err(Fault::new(Reason::PreconditionFailed, why));
+            ));
+        }
+        if metadata.state == LedgerState::Closed && up_to.is_some() {
+            return refused(format!(
+                "ledger {ledger} is closed, its end is decided; without `--up-to` what cannot be read is given up"
+            ));
         }
         let sealed = self.with.client.accept_loss(ledger, up_to).await;
         let sealed = sealed.map_err(|error| storage_fault::recover(ledger, &error))?;
+        if metadata.state == LedgerState::Closed {
+            if sealed.loss == metadata.loss {
+                return refused(format!(
+                    "every entry of closed ledger {ledger} can be read, or its loss is recorded already"
+                ));
+            }
+            // An open partition reads by what it knew before.
+            let why = "a loss was accepted, the partition is opened again; retry";
+            let reopened = Fault::new(Reason::PartitionLoading, why);
+            self.close(metadata.partition, reopened).await;
+        }
         if let Some(slot) = self.lock().state.get_mut(&metadata.partition) {
             slot.failed = None;
         }

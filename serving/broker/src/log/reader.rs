@@ -78,12 +78,14 @@ pub(super) struct Search {
     pub(super) ledger: LedgerId,
     pub(super) reader: LedgerReader,
     base: Offset,
+    /// Where the ledger ends.
+    pub(super) end: Offset,
     pub(super) end_entry: EntryId,
     below: EntryId,
     above: EntryId,
     exact: bool,
     /// Which queue its reads wait in.
-    class: ReadClass,
+    pub(super) class: ReadClass,
 }
 
 impl LogReader {
@@ -148,6 +150,7 @@ impl LogReader {
             ledger: span.ledger,
             reader: span.reader.clone(),
             base: span.base,
+            end: span.end,
             end_entry: span.end_entry,
             below: hint.map_or(below, |(_, entry)| *entry),
             above: above.unwrap_or(span.end_entry),
@@ -183,7 +186,14 @@ impl LogReader {
                     .reader
                     .read_heads(next, search.end_entry, READ_BYTES_MAX as u32, search.class)
                     .await;
-                let heads = heads.map_err(|error| storage_fault::read(search.ledger, &error))?;
+                let heads = match heads {
+                    Err(error) if search.is_lost(next, &error) => {
+                        tracing::warn!(ledger = %search.ledger, entry = %next, "an entry that is recorded as lost is passed over");
+                        next = search.after_loss(next).await?.0;
+                        continue;
+                    }
+                    heads => heads.map_err(|error| storage_fault::read(search.ledger, &error))?,
+                };
                 for head in &heads {
                     let envelope =
                         decode_envelope(search.ledger, head.header.entry, &head.envelope)?;
@@ -212,23 +222,31 @@ impl LogReader {
             self.narrow(&mut search, start).await?;
             search.below = search.last_entry_at(start).await?;
         }
-        let entries = search
-            .reader
-            .read(
-                search.below,
-                search.end_entry,
-                max_bytes as u32,
-                search.class,
-            )
-            .await;
-        let entries = entries.map_err(|error| storage_fault::read(search.ledger, &error))?;
         let high_watermark = self.lock().view.offsets().high_watermark;
         let mut chunk = ReadChunk::empty(start, high_watermark);
         let mut next = search.below;
-        for entry in &entries {
-            let envelope = decode_envelope(search.ledger, entry.header().entry, &entry.envelope())?;
-            chunk.add(entry.header().first_offset, &envelope, &entry.body())?;
-            next = entry.header().entry.next();
+        // Once, unless what was found lies wholly below `start`, and a recorded loss above it.
+        while chunk.end == start && next < search.end_entry {
+            let read = search
+                .reader
+                .read(next, search.end_entry, max_bytes as u32, search.class);
+            let entries = match read.await {
+                Err(error) if search.is_lost(next, &error) => {
+                    let (after, begins) = search.after_loss(next).await?;
+                    if begins > chunk.end {
+                        chunk.skip_to(begins, SkipReason::Lost);
+                    }
+                    next = after;
+                    continue;
+                }
+                entries => entries.map_err(|error| storage_fault::read(search.ledger, &error))?,
+            };
+            for entry in &entries {
+                let header = entry.header();
+                let envelope = decode_envelope(search.ledger, header.entry, &entry.envelope())?;
+                chunk.add(header.first_offset, &envelope, &entry.body())?;
+                next = header.entry.next();
+            }
         }
         if next < search.end_entry {
             self.remember(chunk.end, search.ledger, next);
@@ -247,8 +265,15 @@ impl LogReader {
     /// Halves `below..above` until it is short: `below` always begins at or before `start`, `above` never does.
     async fn narrow(&self, search: &mut Search, start: Offset) -> Result<(), Fault> {
         while search.above.0.saturating_sub(search.below.0) > NEAR_ENTRIES {
-            let middle = EntryId(search.below.0.midpoint(search.above.0));
-            let head = search.head(middle).await?.0;
+            let probe = EntryId(search.below.0.midpoint(search.above.0));
+            let (middle, head) = match search.head_after_loss(probe).await? {
+                Some(found) => found,
+                // Everything from the middle on is lost, so what is left lies below it.
+                None => {
+                    search.above = probe;
+                    continue;
+                }
+            };
             self.with_view(|view| {
                 if let Some(span) = view
                     .ledgers
@@ -261,7 +286,7 @@ impl LogReader {
             if head.first_offset <= start {
                 search.below = middle;
             } else {
-                search.above = middle;
+                search.above = middle.min(probe);
             }
         }
         Ok(())
@@ -274,6 +299,7 @@ impl Search {
             ledger: span.ledger,
             reader: span.reader.clone(),
             base: span.base,
+            end: span.end,
             end_entry: span.end_entry,
             below: EntryId(0),
             above: span.end_entry,
@@ -306,7 +332,13 @@ impl Search {
                 .reader
                 .read_heads(next, self.above, READ_BYTES_MAX as u32, self.class)
                 .await;
-            let heads = heads.map_err(|error| storage_fault::read(self.ledger, &error))?;
+            let heads = match heads {
+                Err(error) if self.is_lost(next, &error) => {
+                    next = next.next();
+                    continue;
+                }
+                heads => heads.map_err(|error| storage_fault::read(self.ledger, &error))?,
+            };
             for head in &heads {
                 if head.header.first_offset > start {
                     return Ok(found);

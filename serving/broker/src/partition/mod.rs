@@ -11,6 +11,8 @@ mod ownership;
 mod refusing;
 mod rolling;
 #[cfg(test)]
+mod loss_tests;
+#[cfg(test)]
 mod room_tests;
 mod snapshots;
 mod takeover;

@@ -117,10 +117,7 @@ fn roll_that_leaves_entries_behind_refuses_them_and_goes_on() {
     let mut core = filling();
     let why = Fault::new(Reason::StorageUnavailable, "closed below");
     core.log_closed(&why);
-    let reasons: Vec<_> = refused(&mut core)
-        .into_iter()
-        .map(|(t, r, f)| (t, r, f))
-        .collect();
+    let reasons = refused(&mut core);
     let certain = (Reason::StorageUnavailable, Fate::NotApplied);
     assert_eq!(
         reasons,

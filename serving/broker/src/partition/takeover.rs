@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bookie_client::LedgerClient;
+use bookie_client::{LedgerClient, ReadError};
 use bookie_metadata::{Compare, MetadataError, MetadataStore, Op, Revision, Txn, TxnOutcome};
 use futures::stream::{self, StreamExt};
 use hulse_proto::bookie::ReadClass;
@@ -269,7 +269,14 @@ async fn fold_state(
             let read = reader
                 .read(next, end, STATE_READ_BYTES, ReadClass::Recovery)
                 .await;
-            let entries = read.map_err(|error| storage_fault::read(*ledger, &error))?;
+            let entries = match read {
+                // Recorded as lost (storage.md R14): the snapshot that it was part of is incomplete, and void.
+                Err(ReadError::Damaged { .. }) if reader.may_lack(next) => {
+                    next = next.next();
+                    continue;
+                }
+                read => read.map_err(|error| storage_fault::read(*ledger, &error))?,
+            };
             for entry in &entries {
                 fold.fold(&entry.body())
                     .map_err(|error| storage_fault::damaged(*ledger, &error))?;

@@ -1,0 +1,197 @@
+//! Entries of closed ledgers that nobody has any more (storage.md R14): refused until an operator accepts it, then a visible gap.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bookie_client::testing::{FixedClock, MemoryBookie, StaticDirectory};
+use bookie_client::{ClientConfig, LedgerClient};
+use bookie_metadata::{MemoryStore, MetadataStore};
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{
+    CellId, EntryId, Incarnation, LedgerId, NodeName, Offset, PartitionId, TopicId,
+};
+use hulse_proto::ledger::{LedgerKind, LedgerState, LossKind, Quorums};
+use uuid::Uuid;
+
+use super::tests::batch;
+use crate::log::SkipReason;
+use crate::{BrokerConfig, PartitionHandle, Partitions, PartitionsConfig};
+
+struct Cell {
+    bookie: Arc<MemoryBookie>,
+    store: Arc<dyn MetadataStore>,
+    partition: PartitionId,
+}
+
+impl Cell {
+    fn new() -> Self {
+        let store: Arc<dyn MetadataStore> = Arc::new(MemoryStore::new());
+        let incarnation = Incarnation(Uuid::from_u128(2));
+        let cell = CellId(Uuid::from_u128(1));
+        Self {
+            bookie: MemoryBookie::start(cell, "a", incarnation, Some(store.clone())),
+            store,
+            partition: PartitionId {
+                topic: TopicId(Uuid::from_u128(5)),
+                index: 0,
+            },
+        }
+    }
+
+    /// A broker's next life.
+    fn broker(&self, boot: u8) -> Partitions {
+        let quorums = Quorums {
+            ensemble: 1,
+            write: 1,
+            ack: 1,
+        };
+        let mut config = ClientConfig::new(quorums);
+        config.recovery_deadline = Duration::from_secs(2);
+        let clock = Arc::new(FixedClock(1_000));
+        let parts = PartitionsConfig {
+            metadata: self.store.clone(),
+            client: LedgerClient::new(
+                CellId(Uuid::from_u128(1)),
+                config,
+                self.store.clone(),
+                Arc::new(StaticDirectory::of(std::slice::from_ref(&self.bookie))),
+                clock.clone(),
+                [boot; 32],
+            ),
+            clock,
+            boot: Uuid::from_u128(u128::from(boot)),
+        };
+        let mut config = BrokerConfig::new(NodeName::new("b").unwrap(), "nowhere:1");
+        config.tail_cache_bytes = 0;
+        Partitions::new(&config, parts)
+    }
+
+    /// Stores `count` batches of one record, each in an entry of its own, and stops in good order; the log ledger.
+    async fn fill(&self, count: i32) -> LedgerId {
+        let partitions = self.broker(1);
+        let handle = partitions.open(self.partition).await.unwrap();
+        for sequence in 0..count {
+            handle.produce(batch(7, 0, sequence, 1)).await.unwrap();
+        }
+        let ledgers = partitions.ledgers(self.partition).await.unwrap();
+        partitions.close_all().await;
+        let log = ledgers.iter().find(|view| view.kind == LedgerKind::Log);
+        log.unwrap().ledger
+    }
+
+    fn rot(&self, ledger: LedgerId, entries: &[u64]) {
+        for entry in entries {
+            self.bookie.ledgers().damage(ledger, EntryId(*entry));
+        }
+    }
+}
+
+/// Base offsets of what is shown, and the gaps.
+async fn shown(handle: &PartitionHandle) -> (Vec<u64>, Vec<(u64, u64)>) {
+    let (mut bases, mut gaps) = (Vec::new(), Vec::new());
+    let end = handle.offsets().high_watermark;
+    let mut next = Offset(0);
+    while next < end {
+        let chunk = handle.read(next, 1 << 20).await.unwrap();
+        assert!(chunk.end > next, "reading stands still at {next}");
+        bases.extend(chunk.batches.iter().map(|batch| {
+            let view = hulse_proto::batch::BatchHeader::view(&batch.bytes);
+            view.unwrap().base_offset.0
+        }));
+        for (from, to, why) in chunk.skipped {
+            assert_eq!(why, SkipReason::Lost);
+            gaps.push((from.0, to.0));
+        }
+        next = chunk.end;
+    }
+    (bases, gaps)
+}
+
+fn reason<T>(result: Result<T, Fault>) -> Option<Reason> {
+    result.err().map(|fault| fault.reason)
+}
+
+#[tokio::test(start_paused = true)]
+async fn rotten_entries_of_a_closed_ledger_are_a_gap_once_an_operator_accepts_it() {
+    let cell = Cell::new();
+    let ledger = cell.fill(10).await;
+    cell.rot(ledger, &[4, 5, 9]);
+    let partitions = cell.broker(2);
+    let refused = partitions.open(cell.partition).await;
+    assert_eq!(reason(refused), Some(Reason::DataDamaged));
+    let cut = partitions.accept_loss(ledger, Some(EntryId(4))).await;
+    assert_eq!(
+        reason(cut),
+        Some(Reason::PreconditionFailed),
+        "its end stands"
+    );
+    let accepted = partitions.accept_loss(ledger, None).await.unwrap();
+    let loss = accepted.loss.unwrap();
+    assert_eq!((loss.kind, loss.from), (LossKind::Accepted, EntryId(4)));
+    assert_eq!(accepted.state, LedgerState::Closed);
+    assert_eq!(accepted.closed.unwrap().end, EntryId(10));
+    let handle = partitions.open(cell.partition).await.unwrap();
+    assert_eq!(handle.offsets().high_watermark, Offset(10));
+    let (bases, gaps) = shown(&handle).await;
+    assert_eq!(bases, [0, 1, 2, 3, 6, 7, 8]);
+    assert_eq!(gaps, [(4, 6), (9, 10)]);
+    // Reading may begin inside a gap.
+    let chunk = handle.read(Offset(5), 1 << 20).await.unwrap();
+    assert_eq!(chunk.skipped, [(Offset(5), Offset(6), SkipReason::Lost)]);
+    // The log goes on above the gap.
+    let next = handle.produce(batch(-1, -1, -1, 1)).await.unwrap();
+    assert_eq!(next.base_offset, Offset(10));
+    let again = partitions.accept_loss(ledger, None).await;
+    assert_eq!(reason(again), Some(Reason::PreconditionFailed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whole_closed_ledger_loses_nothing_by_a_word() {
+    let cell = Cell::new();
+    let ledger = cell.fill(3).await;
+    let partitions = cell.broker(2);
+    let refused = partitions.accept_loss(ledger, None).await;
+    assert_eq!(reason(refused), Some(Reason::PreconditionFailed));
+    let handle = partitions.open(cell.partition).await.unwrap();
+    assert_eq!(shown(&handle).await.0, [0, 1, 2]);
+}
+
+/// The state chain: a snapshot that is recorded as lost is void, and the log is replayed from its start.
+#[tokio::test(start_paused = true)]
+async fn rotten_snapshot_is_passed_over_once_an_operator_accepts_it() {
+    let cell = Cell::new();
+    cell.fill(5).await;
+    let partitions = cell.broker(2);
+    let ledgers = partitions.ledgers(cell.partition).await.unwrap();
+    let state = ledgers.iter().find(|view| view.kind == LedgerKind::State);
+    let state = state.expect("a snapshot follows the first entry").ledger;
+    cell.rot(state, &[0]);
+    let refused = partitions.open(cell.partition).await;
+    assert_eq!(reason(refused), Some(Reason::DataDamaged));
+    partitions.accept_loss(state, None).await.unwrap();
+    let handle = partitions.open(cell.partition).await.unwrap();
+    assert_eq!(shown(&handle).await.0, [0, 1, 2, 3, 4]);
+    let known = handle
+        .producer(hulse_proto::id::ProducerId(7))
+        .await
+        .unwrap();
+    assert_eq!(known, Some((0, 4)), "rebuilt from the log");
+}
+
+/// An open partition meets the damage when somebody reads there.
+#[tokio::test(start_paused = true)]
+async fn accepted_loss_shows_in_a_partition_that_was_open() {
+    let cell = Cell::new();
+    let ledger = cell.fill(10).await;
+    let partitions = cell.broker(2);
+    let handle = partitions.open(cell.partition).await.unwrap();
+    cell.rot(ledger, &[2]);
+    let refused = handle.read(Offset(2), 1 << 20).await;
+    assert_eq!(reason(refused), Some(Reason::DataDamaged));
+    partitions.accept_loss(ledger, None).await.unwrap();
+    assert!(handle.ended().is_some());
+    let handle = partitions.open(cell.partition).await.unwrap();
+    let (bases, gaps) = shown(&handle).await;
+    assert_eq!(bases, [0, 1, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(gaps, [(2, 3)]);
+}
