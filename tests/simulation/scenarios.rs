@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::partition::finish;
 
-const REPLICATED: Quorums = Quorums {
+pub(crate) const REPLICATED: Quorums = Quorums {
     ensemble: 3,
     write: 3,
     ack: 2,
@@ -40,7 +40,12 @@ async fn cluster(quorums: Quorums, roll_bytes: u64) -> Arc<Cluster> {
     Cluster::start(&world, sizes)
 }
 
-fn producer(cluster: &Arc<Cluster>, number: u32, batches: u32, pause_ms: u64) -> JoinHandle<()> {
+pub(crate) fn producer(
+    cluster: &Arc<Cluster>,
+    number: u32,
+    batches: u32,
+    pause_ms: u64,
+) -> JoinHandle<()> {
     let manner = Manner {
         number,
         idempotent: true,
@@ -53,7 +58,7 @@ fn producer(cluster: &Arc<Cluster>, number: u32, batches: u32, pause_ms: u64) ->
     tokio::spawn(Producer::new(cluster, manner).run())
 }
 
-async fn all_sent(cluster: &Cluster, producer: JoinHandle<()>) {
+pub(crate) async fn all_sent(cluster: &Cluster, producer: JoinHandle<()>) {
     let ended = timeout(Duration::from_secs(120), producer).await;
     assert!(
         matches!(ended, Ok(Ok(()))),
@@ -62,7 +67,7 @@ async fn all_sent(cluster: &Cluster, producer: JoinHandle<()>) {
     );
 }
 
-async fn all_is_well(cluster: &Arc<Cluster>) -> Run {
+pub(crate) async fn all_is_well(cluster: &Arc<Cluster>) -> Run {
     cluster.world.heal().await;
     let run = finish(cluster).await;
     assert!(
