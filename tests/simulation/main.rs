@@ -1,13 +1,16 @@
 //! The simulation: one seed is one run of storage nodes, ledger clients and brokers, with everything going wrong that may.
 //!
-//! Each suite runs 500 seeds (10,000 with `HULSE_LONG=1`) and every seed of `seeds.txt`, where seeds are kept that ever failed.
+//! Each suite runs 1,000 seeds (30,000 with `HULSE_LONG=1`) and every seed of `seeds.txt`, where seeds are kept that ever failed.
 //! A failure prints the command that replays it. `ledger` is the ledger protocol alone, `partition` two brokers over it,
-//! `traces` and `scenarios` are histories worth keeping, `mutants` shows that the oracles see what they should, and `repeat`
-//! that a seed decides everything.
+//! `traces`, `scenarios`, `full_disk` and `rolls` are histories worth keeping, `mutants` shows that the oracles see what they
+//! should, and `repeat` that a seed decides everything.
 
+mod full_disk;
+mod invariants;
 mod ledger;
 mod mutants;
 mod partition;
+mod rolls;
 mod scenarios;
 mod traces;
 
@@ -23,7 +26,7 @@ const LEDGER: Suite = Suite {
 };
 
 /// The crash points of storage.md §10 that this suite must have hit.
-const LEDGER_POINTS: [u32; 15] = [1, 2, 3, 4, 5, 8, 9, 13, 15, 17, 18, 20, 21, 22, 23];
+const LEDGER_POINTS: [u32; 17] = [1, 2, 3, 4, 5, 8, 9, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23];
 
 #[test]
 fn no_confirmed_entry_is_lost() {

@@ -92,6 +92,8 @@ pub struct Cluster {
     boots: AtomicU32,
     preferred: AtomicUsize,
     waters: Mutex<Waters>,
+    /// Who opened the partition last, of each place.
+    owners: Mutex<[Option<(Process, PartitionHandle)>; 2]>,
     /// The topic is marked as deleted: nobody opens it any more.
     deleting: AtomicBool,
     /// Its deletion is complete: nobody may be told that something was stored.
@@ -118,6 +120,7 @@ impl Cluster {
             boots: AtomicU32::new(1),
             preferred: AtomicUsize::new(0),
             waters: Mutex::default(),
+            owners: Mutex::default(),
             deleting: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
             untold: AtomicBool::new(false),
@@ -179,6 +182,7 @@ impl Cluster {
         match broker.open(self.partition).await? {
             Ok(handle) => {
                 self.see(&handle);
+                self.owned(place % 2, &broker, &handle);
                 Some((broker, handle))
             }
             Err(fault) => {
@@ -194,6 +198,25 @@ impl Cluster {
                 None
             }
         }
+    }
+
+    /// Counts take-overs whose old owner lives and does not know of it yet: what these runs are for.
+    fn owned(&self, place: usize, broker: &SimBroker, handle: &PartitionHandle) {
+        let mut owners = locked(&self.owners);
+        let known = owners[place].as_ref();
+        if known.is_some_and(|(_, known)| known.leader_epoch() == handle.leader_epoch()) {
+            return;
+        }
+        if let Some((other, old)) = &owners[1 - place]
+            && !other.is_dead()
+            && old.ended().is_none()
+            && old.leader_epoch() < handle.leader_epoch()
+        {
+            self.world
+                .counts
+                .add("owners that lived on beside their successor");
+        }
+        owners[place] = Some((broker.process.clone(), handle.clone()));
     }
 
     /// Notes a high watermark: within one epoch it never goes back.

@@ -21,8 +21,14 @@ pub const BOOKIE_POINTS: [CrashPoint; 8] = [
     CrashPoint(9),
     CrashPoint(13),
 ];
-/// A writer's: creating, confirming, closing.
-pub const WRITER_POINTS: [CrashPoint; 3] = [CrashPoint(15), CrashPoint(17), CrashPoint(18)];
+/// A writer's: creating, changing the ensemble, confirming, closing, rolling (close and create at once).
+pub const WRITER_POINTS: [CrashPoint; 5] = [
+    CrashPoint(15),
+    CrashPoint(16),
+    CrashPoint(17),
+    CrashPoint(18),
+    CrashPoint(19),
+];
 /// A recoverer's: token taken, between fences, between write-backs, closing.
 pub const RECOVERY_POINTS: [CrashPoint; 4] = [
     CrashPoint(20),
@@ -30,6 +36,9 @@ pub const RECOVERY_POINTS: [CrashPoint; 4] = [
     CrashPoint(22),
     CrashPoint(23),
 ];
+
+/// Repair's: between copies and swap, or after it.
+pub const REPAIR_POINTS: [CrashPoint; 1] = [CrashPoint(24)];
 
 /// On which side of the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -60,7 +60,7 @@ impl BookieDirectory for SimDirectory {
                 Some(Candidate {
                     member: bookie.member()?,
                     live: bookie.is_up(),
-                    writable: true,
+                    writable: bookie.is_writable() || !bookie.is_up(),
                     zone: String::new(),
                 })
             });

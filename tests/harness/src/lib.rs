@@ -12,8 +12,11 @@
 
 pub mod bookie;
 pub mod broker;
+pub mod chains;
 pub mod chaos;
 pub mod clock;
+mod copies;
+pub mod counts;
 pub mod crash_point;
 pub mod directory;
 pub mod metadata;
@@ -24,19 +27,25 @@ pub mod reader;
 pub mod report;
 pub mod runner;
 pub mod seed;
+pub mod shape;
+mod tally;
 pub mod trace;
 pub mod truth;
+pub mod upkeep;
 pub mod violations;
 pub mod world;
 
 pub use bookie::{PowerLoss, SimBookie};
 pub use broker::{BrokerSizes, Cluster, SimBroker};
+pub use counts::Counts;
 pub use crash_point::{CrashPoint, Hits};
 pub use process::Process;
 pub use producer::{Manner, Producer};
 pub use report::report;
 pub use runner::{Run, Suite, runtime};
 pub use seed::Seeds;
+pub use shape::Shape;
 pub use truth::{Outcome, RecordId, Truth, Violation};
+pub use upkeep::Upkeep;
 pub use violations::Violations;
 pub use world::{MetadataRates, World, WorldSetup};

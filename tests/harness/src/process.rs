@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::crash_point::Side;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
     Running,
@@ -26,6 +28,8 @@ pub struct Process {
 struct Shared {
     life: Mutex<Life>,
     turned: Notify,
+    /// Effects left before it dies, and on which side of the last one.
+    doom: Mutex<Option<(u64, Side)>>,
 }
 
 impl Process {
@@ -36,6 +40,7 @@ impl Process {
             shared: Arc::new(Shared {
                 life: Mutex::new(Life::Running),
                 turned: Notify::new(),
+                doom: Mutex::default(),
             }),
         }
     }
@@ -56,6 +61,43 @@ impl Process {
     pub fn kill(&self) {
         *self.life() = Life::Dead;
         self.shared.turned.notify_waiters();
+    }
+
+    /// It will be killed at its `effects`-th effect from now on: a message sent or a call of metadata.
+    pub fn doom(&self, effects: u64, side: Side) {
+        let mut doom = self
+            .shared
+            .doom
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *doom = Some((effects, side));
+    }
+
+    /// It lives on.
+    pub fn pardon(&self) {
+        let mut doom = self
+            .shared
+            .doom
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *doom = None;
+    }
+
+    /// It is about to have an effect; `Some`: its last, and whether that happens.
+    pub fn effect(&self) -> Option<Side> {
+        let mut doom = self
+            .shared
+            .doom
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (left, side) = doom.as_mut()?;
+        if *left > 0 {
+            *left -= 1;
+            return None;
+        }
+        let side = *side;
+        *doom = None;
+        Some(side)
     }
 
     /// SIGSTOP, as the world sees it: silent for a while. A dead one stays dead.

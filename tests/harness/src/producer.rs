@@ -24,7 +24,7 @@ use crate::truth::{Outcome, RecordId};
 
 /// Without an answer for this long a session is given up.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// Tries in a row without any progress before a producer counts as stuck.
+/// Tries in a row without any progress, in a healed world, before a producer counts as stuck.
 const FRUITLESS_MAX: u32 = 200;
 
 /// How a producer behaves.
@@ -121,10 +121,10 @@ impl Producer {
                 }
                 self.after_break();
             }
-            fruitless = if before == (self.made, self.unacked.len()) {
-                fruitless + 1
-            } else {
-                0
+            let progress = before != (self.made, self.unacked.len());
+            fruitless = match progress || !self.cluster.world.is_healed() {
+                true => 0,
+                false => fruitless + 1,
             };
             if fruitless > FRUITLESS_MAX {
                 let words = format!(

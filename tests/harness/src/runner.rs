@@ -1,23 +1,23 @@
 //! Runs a suite over many seeds, on both cores, and keeps what a person needs when one fails.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::runtime::{Builder, Runtime};
 
 use crate::crash_point::{CrashPoint, Hits};
 use crate::report::report;
+use crate::tally::{Tally, thread_cpu_ns};
 
 /// Seeds of a usual run.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 1_000;
 /// Seeds of a long one (`HULSE_LONG=1`).
-const LONG_SEEDS: u64 = 10_000;
+const LONG_SEEDS: u64 = 30_000;
 /// Threads, each with a runtime of its own per seed.
 const THREADS: usize = 2;
 /// Failing seeds that are told before the suite gives up.
-const FAILURES_MAX: usize = 5;
+const FAILURES_MAX: usize = 12;
 
 /// How one run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Run {
     pub violations: Vec<String>,
     /// Crash points hit.
     pub hits: Hits,
+    /// What else was brought about.
+    pub counts: BTreeMap<&'static str, u64>,
     /// Records or entries that were answered as stored.
     pub stored: u64,
 }
@@ -82,49 +84,30 @@ impl Suite {
     pub fn run(&self, points: &[CrashPoint]) {
         let seeds = self.seeds();
         let next = AtomicUsize::new(0);
-        let (stored, lines) = (AtomicU64::new(0), AtomicU64::new(0));
-        let hits = Mutex::new(Hits::default());
-        let failures = Mutex::new(Vec::new());
+        let tally = Tally::default();
         let work = || {
+            let before = thread_cpu_ns();
             while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
                 match self.one(*seed) {
-                    Ok(run) => {
-                        stored.fetch_add(run.stored, Ordering::Relaxed);
-                        lines.fetch_add(run.fingerprint.1, Ordering::Relaxed);
-                        hits.lock()
-                            .expect("no panic under this lock")
-                            .add(&run.hits);
-                    }
+                    Ok(run) => tally.add(&run),
                     Err(words) => {
-                        let mut failures = failures.lock().expect("no panic under this lock");
-                        failures.push((*seed, words));
-                        if failures.len() >= FAILURES_MAX {
+                        if tally.fail(*seed, words) >= FAILURES_MAX {
                             next.store(seeds.len(), Ordering::Relaxed);
                         }
                     }
                 }
             }
+            tally.worked(thread_cpu_ns() - before);
         };
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(work);
             }
         });
-        let failures = failures.into_inner().expect("no panic under this lock");
-        self.tell(&failures);
-        let hits = hits.into_inner().expect("no panic under this lock");
-        report(&format!("seeds {}: {}", self.name, seeds.len()));
-        report(&format!("stored {}: {}", self.name, stored.into_inner()));
-        for (point, count) in &hits.0 {
-            report(&format!("crash point {}: {count} hits", point.0));
-        }
-        println!("{}: {} trace lines", self.name, lines.into_inner());
+        self.tell(&tally.failures());
+        tally.report(self.name);
         if chosen_seed().is_none() {
-            let missed: Vec<u32> = points
-                .iter()
-                .filter(|point| !hits.0.contains_key(point))
-                .map(|p| p.0)
-                .collect();
+            let missed = tally.missed(points);
             assert!(
                 missed.is_empty(),
                 "{}: crash points never hit: {missed:?}",
@@ -137,10 +120,17 @@ impl Suite {
         let Some((first, words)) = failures.first() else {
             return;
         };
-        let all: Vec<u64> = failures.iter().map(|(seed, _)| *seed).collect();
+        // Of all what is wrong, of the first the end of its trace, too.
+        let mut all = String::new();
+        for (seed, words) in failures {
+            let wrong = words.split("\nseed ").last().unwrap_or(words);
+            all.push_str(&format!("\nseed {wrong}"));
+            debug_assert!(wrong.contains(&seed.to_string()), "words name their seed");
+        }
+        let seeds: Vec<u64> = failures.iter().map(|(seed, _)| *seed).collect();
         panic!(
-            "{name}: seeds {all:?} fail; keep them in tests/simulation/seeds.txt\n\
-             replay one: HULSE_SEED={first} cargo test --test simulation {name} -- --exact --nocapture\n{words}",
+            "{words}\n{all}\n\n{name}: seeds {seeds:?} fail; keep them in tests/simulation/seeds.txt\n\
+             replay one: HULSE_SEED={first} cargo test --test simulation {name} -- --exact --nocapture",
             name = self.name,
         );
     }

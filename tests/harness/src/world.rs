@@ -1,22 +1,24 @@
 //! One simulated cell: bookies, network, metadata, clocks, chance and oracles, all from one seed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bookie_client::{ClientConfig, LedgerClient};
 use bookie_metadata::MetadataStore;
 use bookie_metadata::testing::{Call, Fate, FaultyStore, Late};
-use hulse_proto::bookie::{Address, ReadClass, ReadRequest};
-use hulse_proto::entry::EntryDigest;
-use hulse_proto::id::{CellId, EntryId, LedgerId, NodeName};
-use hulse_proto::ledger::{LedgerMetadata, LedgerState, Quorums};
+use bookie_node::SyncMode;
+use hulse_proto::id::{CellId, NodeName};
+use hulse_proto::ledger::Quorums;
 use hulse_proto::mutant::{Mutant, Mutation};
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
 
-use crate::bookie::{BookieSetup, ClientSide, SimBookie};
+use crate::bookie::{BookieSetup, ClientSide, Endpoint, SimBookie};
+use crate::chains::Chains;
 use crate::clock::SimClock;
+use crate::counts::Counts;
 use crate::crash_point::CrashPlan;
 use crate::directory::SimDirectory;
 use crate::metadata::{ObservedStore, ProcessStore, Role};
@@ -79,6 +81,12 @@ pub struct World {
     pub starved: Arc<AtomicBool>,
     /// The cell.
     pub cell: CellId,
+    /// What was brought about.
+    pub counts: Counts,
+    /// Nothing goes wrong any more.
+    healed: AtomicBool,
+    /// How many keep metadata silent.
+    silences: AtomicU32,
     quorums: Quorums,
     mutant: Option<Mutant>,
 }
@@ -97,12 +105,15 @@ impl World {
         let store = Arc::new(ObservedStore::new(trace.clone(), violations.clone()));
         let faults = FaultyStore::new(store.clone());
         let cell = CellId(seeds.id("cell"));
+        let counts = Counts::default();
         let bookie_setup = BookieSetup {
             cell,
             seeds,
             metadata: Arc::new(faults.clone()),
             clock: clock.clone(),
             crashes: crashes.clone(),
+            observed: store.clone(),
+            counts: counts.clone(),
             trace: trace.clone(),
             violations: violations.clone(),
             mutant: setup.mutant,
@@ -111,9 +122,11 @@ impl World {
             let name = NodeName::new(&format!("k{number}")).expect("a short name is a name");
             SimBookie::new(name, bookie_setup.clone())
         });
+        let bookies: Vec<_> = bookies.collect();
+        store.judge_chains(Chains::new(cell, &bookies, violations.clone()));
         Self {
             network: Network::new(seeds.stream("network")),
-            bookies: bookies.collect(),
+            bookies,
             starved: Arc::default(),
             quorums: setup.quorums,
             mutant: setup.mutant,
@@ -125,6 +138,32 @@ impl World {
             store,
             faults,
             cell,
+            counts,
+            healed: AtomicBool::new(false),
+            silences: AtomicU32::new(0),
+        }
+    }
+
+    /// True once [`World::heal`] was called.
+    pub fn is_healed(&self) -> bool {
+        self.healed.load(Ordering::Relaxed)
+    }
+
+    /// E, Qw, Qa.
+    pub fn quorums(&self) -> Quorums {
+        self.quorums
+    }
+
+    /// Metadata answer nothing until everyone who silenced them lets them speak.
+    pub fn silence(&self) {
+        self.silences.fetch_add(1, Ordering::Relaxed);
+        self.faults.silence();
+    }
+
+    /// Takes one silence back.
+    pub fn speak(&self) {
+        if self.silences.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.faults.speak();
         }
     }
 
@@ -161,16 +200,47 @@ impl World {
         Mutation::of(self.mutant)
     }
 
-    /// A ledger client inside a process.
-    pub fn client(&self, process: &Process) -> LedgerClient {
-        let client = ClientSide {
+    /// Metadata as repair sees it.
+    pub fn upkeep_metadata(&self, process: &Process) -> Arc<dyn MetadataStore> {
+        Arc::new(self.process_store(process, Role::Upkeep, Arc::new(self.faults.clone())))
+    }
+
+    /// The ways from a process to all bookies.
+    pub fn endpoints(&self, process: &Process) -> BTreeMap<String, Endpoint> {
+        let client = self.client_side(process);
+        let ways = self.bookies.iter().map(|bookie| {
+            let endpoint = Endpoint::new(client.clone(), bookie.clone());
+            (bookie.name().to_owned(), endpoint)
+        });
+        ways.collect()
+    }
+
+    fn client_side(&self, process: &Process) -> ClientSide {
+        ClientSide {
             process: process.clone(),
             network: self.network.clone(),
             crashes: self.crashes.clone(),
             ack_quorum: self.quorums.ack,
             progress: Arc::default(),
             trace: self.trace.clone(),
-        };
+        }
+    }
+
+    /// From now on bookies call something stored in this sense; before they are started.
+    pub fn set_sync(&self, mode: SyncMode) {
+        for bookie in &self.bookies {
+            bookie.set_sync(mode);
+        }
+    }
+
+    /// True when unsynced records that were called stored may have been lost (amended B5).
+    pub fn may_lack_tails(&self) -> bool {
+        self.bookies.iter().any(|bookie| bookie.has_lost_tail())
+    }
+
+    /// A ledger client inside a process.
+    pub fn client(&self, process: &Process) -> LedgerClient {
+        let client = self.client_side(process);
         let directory = SimDirectory::new(client, self.bookies.clone(), self.starved.clone());
         let mut config = client_config(self.quorums);
         config.mutation = self.mutation();
@@ -190,80 +260,29 @@ impl World {
         self.faults.choose(move |call| draw(&mut rng, rates, call));
     }
 
-    /// Everything works from now on, and every bookie is up.
+    /// Everything works from now on, and every bookie is up. What was late stays late: messages and, in half of the worlds,
+    /// transactions of unknown outcome arrive when they will.
     pub async fn heal(&self) {
         self.trace.line(format_args!("the world heals"));
+        self.healed.store(true, Ordering::Relaxed);
         self.crashes.disarm();
         self.network.heal();
         self.faults.speak();
         self.faults.choose(|_| Fate::Pass);
         self.starved.store(false, Ordering::Relaxed);
-        // What still waits lands now, or is refused by its compares.
-        self.faults.land_all().await;
+        if self.seeds.0.is_multiple_of(2) {
+            // What still waits lands now, or is refused by its compares.
+            self.faults.land_all().await;
+        }
         for bookie in &self.bookies {
+            bookie.pardon();
+            bookie.free_disk();
             bookie.disk().fail_syncs(0);
             bookie.start().await;
         }
         while !self.bookies.iter().all(|bookie| bookie.is_up()) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-    }
-
-    /// Every entry of every closed ledger has at least Qa valid copies in its recorded ensemble.
-    pub fn check_copies(&self) {
-        for (number, metadata) in self.store.ledgers() {
-            if metadata.state == LedgerState::Closed {
-                self.check_ledger_copies(LedgerId(number), &metadata);
-            }
-        }
-    }
-
-    fn check_ledger_copies(&self, ledger: LedgerId, metadata: &LedgerMetadata) {
-        let end = metadata.closed.map_or(0, |closed| closed.end.0);
-        for entry in (0..end).map(EntryId) {
-            let digests = self.copies(ledger, metadata, entry);
-            let most = digests
-                .iter()
-                .map(|one| digests.iter().filter(|d| *d == one).count())
-                .max();
-            let enough = most.unwrap_or(0) >= metadata.quorums.ack as usize;
-            let same = digests.windows(2).all(|pair| pair[0] == pair[1]);
-            self.violations.check(enough && same, || {
-                format!("entry {entry} of closed ledger {ledger} has the copies {digests:?}")
-            });
-        }
-    }
-
-    /// Digests of the copies of an entry at the members that should have it.
-    fn copies(
-        &self,
-        ledger: LedgerId,
-        metadata: &LedgerMetadata,
-        entry: EntryId,
-    ) -> Vec<EntryDigest> {
-        let ensemble = &metadata.fragment_of(entry).ensemble;
-        let copies = ensemble.iter().filter_map(|member| {
-            let bookie = self
-                .bookies
-                .iter()
-                .find(|b| b.name() == member.bookie.as_str())?;
-            let to = Address {
-                cell: self.cell,
-                incarnation: member.incarnation,
-                ledger,
-            };
-            let read = ReadRequest {
-                to,
-                first: entry,
-                end: entry.next(),
-                max_bytes: u32::MAX,
-                class: ReadClass::CatchUp,
-            };
-            let found = bookie.look(&read).ok()?.into_iter().next()?.entry;
-            found.verify().ok()?;
-            Some(found.header().digest())
-        });
-        copies.collect()
     }
 
     /// The end of a run.
@@ -273,6 +292,7 @@ impl World {
             text: self.trace.text(),
             violations: self.violations.all(),
             hits: self.crashes.hits(),
+            counts: self.counts.all(),
             stored,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hulse_proto::bookie::ReadClass;
 use hulse_proto::entry::{Entry, Totals};
 use hulse_proto::id::{EntryId, LedgerId};
-use hulse_proto::ledger::{ClosedTotals, LedgerMetadata};
+use hulse_proto::ledger::{ClosedTotals, LedgerMetadata, LossKind};
 use tests_harness::{Outcome, Process, World};
 
 use super::book::{Book, Page};
@@ -19,7 +19,9 @@ pub async fn judge(
     metadata: &LedgerMetadata,
 ) {
     let Some(closed) = metadata.closed else {
-        return;
+        return world
+            .violations
+            .add(format!("ledger {ledger} is left {:?}", metadata.state));
     };
     let page = book.page(ledger);
     for end in &page.ends {
@@ -30,23 +32,44 @@ pub async fn judge(
             )
         });
     }
-    told(world, ledger, &page, closed.end);
+    told(world, ledger, &page, metadata, closed.end);
     match read_all(world, process, ledger, metadata).await {
         Ok(entries) => content(world, ledger, &page, &closed, &entries),
+        // A power failure may take the copies of a closed ledger that were never synced (amended B5).
+        Err(_) if world.may_lack_tails() => world.counts.add("closed ledgers that lost their tail"),
         Err(words) => world
             .violations
             .add(format!("ledger {ledger} cannot be read: {words}")),
     }
 }
 
-fn told(world: &World, ledger: LedgerId, page: &Page, end: EntryId) {
+/// Without syncs confirmed entries may be lost with the power, if metadata say so.
+fn is_recorded(world: &World, metadata: &LedgerMetadata, entry: EntryId) -> bool {
+    let recorded = metadata
+        .loss
+        .is_some_and(|loss| loss.kind == LossKind::TailLost && loss.from <= entry);
+    world.may_lack_tails() && recorded
+}
+
+fn told(world: &World, ledger: LedgerId, page: &Page, metadata: &LedgerMetadata, end: EntryId) {
+    if metadata.loss.is_some() {
+        world.counts.add("tails lost and recorded");
+        world.violations.check(world.may_lack_tails(), || {
+            format!(
+                "ledger {ledger} records {:?}, and everything is synced",
+                metadata.loss
+            )
+        });
+    }
     let mut failed = None;
     for (entry, told) in &page.appends {
         let inside = *entry < end;
         match told.outcome {
-            Outcome::Ok(_) if !inside => world.violations.add(format!(
-                "LOST entry {entry} of ledger {ledger}: confirmed, and the ledger ends at {end}"
-            )),
+            Outcome::Ok(_) if !inside && !is_recorded(world, metadata, *entry) => {
+                world.violations.add(format!(
+                    "LOST entry {entry} of ledger {ledger}: confirmed, and the ledger ends at {end}"
+                ))
+            }
             Outcome::Failed if inside => world.violations.add(format!(
                 "GHOST entry {entry} of ledger {ledger}: not written, and the ledger ends at {end}"
             )),

@@ -1,14 +1,17 @@
-//! Ledgers under fire: writers that live on, one and two recoverers, crashing bookies, silent metadata.
+//! Ledgers under fire: writers that live on, up to three recoverers at once, repair, crashing bookies, silent metadata.
 //!
-//! `plan` draws a run, `writer` and `recoverer` are its processes, `book` what they were told, `judge` the oracle.
+//! `plan` draws a run, `start` builds the state it begins with, `writer` and `recoverer` are its processes, `book` what they were told,
+//! `judge` the oracle.
 
 mod book;
 mod judge;
 mod plan;
 mod recoverer;
+mod start;
 mod writer;
 
 pub use book::Book;
+pub use judge::judge;
 pub use plan::{finish, run, run_with};
 pub use recoverer::recover_all;
-pub use writer::{Writer, entry};
+pub use writer::{Writer, append, entry};

@@ -3,37 +3,42 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bookie_node::SyncMode;
 use bytes::Bytes;
 use hulse_proto::id::LedgerId;
-use hulse_proto::ledger::Quorums;
 use hulse_proto::mutant::Mutant;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha12Rng;
 use tests_harness::chaos::{Chaos, Victims};
-use tests_harness::{Outcome, Process, Run, World, WorldSetup, runtime};
+use tests_harness::{Outcome, Process, Run, Shape, Upkeep, World, WorldSetup, runtime};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::book::Book;
 use super::judge::judge;
 use super::recoverer::{recover_all, recover_healed};
+use super::start;
 use super::writer::{Writer, append};
 
-/// E, Qw, Qa, most often first.
-const QUORUMS: [(u32, u32, u32); 7] = [
+/// E, Qw, Qa, each as often as it is listed.
+const SHAPES: [(u32, u32, u32); 11] = [
     (3, 3, 2),
-    (1, 1, 1),
+    (3, 3, 2),
+    (3, 3, 2),
     (3, 3, 2),
     (1, 1, 1),
     (2, 2, 2),
     (3, 3, 3),
+    (4, 4, 3),
+    (4, 4, 3),
+    (3, 3, 1),
     (3, 2, 2),
 ];
 /// Virtual time under fire.
 const FIRE: Duration = Duration::from_secs(7);
-/// Longer than any append waits.
-const SETTLE: Duration = Duration::from_secs(8);
+/// Longer than any append waits, and than any message is late.
+const SETTLE: Duration = Duration::from_secs(62);
 
 /// One seed.
 pub fn run(seed: u64, whole: bool) -> Run {
@@ -43,13 +48,7 @@ pub fn run(seed: u64, whole: bool) -> Run {
 /// One seed, with a mutant.
 pub fn run_with(seed: u64, whole_trace: bool, mutant: Option<Mutant>) -> Run {
     let mut rng = tests_harness::Seeds(seed).stream("plan");
-    let (ensemble, write, ack) = *QUORUMS.choose(&mut rng).expect("there are quorums");
-    let quorums = Quorums {
-        ensemble,
-        write,
-        ack,
-    };
-    let bookies = ensemble + rng.random_range(0..2);
+    let Shape { quorums, bookies } = Shape::draw(&mut rng, &SHAPES);
     runtime().block_on(async move {
         let setup = WorldSetup {
             seed,
@@ -67,23 +66,61 @@ type Writers = Vec<(Process, JoinHandle<Option<bookie_client::LedgerWriter>>)>;
 
 async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
     let mut chaos = Chaos::draw(world.seeds.stream("chaos"));
-    chaos.arm(world);
+    world.set_sync(sync_mode(&mut rng));
     world.start_bookies().await;
-    chaos.begin(world);
     let (book, victims) = (Book::default(), Victims::default());
+    if rng.random_bool(0.3) {
+        start::build(world, &book, &victims, world.seeds.stream("start")).await;
+    }
+    chaos.arm(world);
+    chaos.begin(world);
     let writers = start_writers(world, &book, &victims, &mut rng);
-    for number in 0..rng.random_range(0..5) {
-        let process = Process::new(format!("r{number}"));
-        victims
-            .lock()
-            .expect("no panic under this lock")
-            .push(process.clone());
-        let wait = Duration::from_millis(rng.random_range(100..6_000));
-        tokio::spawn(recover_all(world.clone(), process, book.clone(), wait));
+    start_recoverers(world, &book, &victims, &mut rng);
+    let upkeep = new_process(&victims, "u0");
+    if rng.random_bool(0.4) {
+        tokio::spawn(Upkeep::new(world, upkeep.clone()).run());
     }
     chaos.run(world, &victims, FIRE).await;
     world.heal().await;
+    upkeep.kill();
+    for process in victims.lock().expect("no panic under this lock").iter() {
+        process.pardon();
+    }
     finish(world, &book, writers).await
+}
+
+/// Mostly what is confirmed is durable; else power failures may lose it (amended B5).
+fn sync_mode(rng: &mut ChaCha12Rng) -> SyncMode {
+    match rng.random_range(0..20) {
+        0 => SyncMode::Off,
+        1..3 => SyncMode::Interval(Duration::from_millis(rng.random_range(20..800))),
+        _ => SyncMode::Always,
+    }
+}
+
+fn new_process(victims: &Victims, name: impl Into<Arc<str>>) -> Process {
+    let process = Process::new(name);
+    victims
+        .lock()
+        .expect("no panic under this lock")
+        .push(process.clone());
+    process
+}
+
+/// None to four; in some runs three begin at the same moment.
+fn start_recoverers(world: &Arc<World>, book: &Book, victims: &Victims, rng: &mut ChaCha12Rng) {
+    let together = rng.random_bool(0.3);
+    let count = if together { 3 } else { rng.random_range(0..5) };
+    let first = rng.random_range(100..6_000);
+    for number in 0..count {
+        let process = new_process(victims, format!("r{number}"));
+        let wait = match together {
+            true => first + rng.random_range(0..30),
+            false => rng.random_range(100..6_000),
+        };
+        let wait = Duration::from_millis(wait);
+        tokio::spawn(recover_all(world.clone(), process, book.clone(), wait));
+    }
 }
 
 fn start_writers(
@@ -94,11 +131,7 @@ fn start_writers(
 ) -> Writers {
     let count = rng.random_range(1..3);
     let start = |number: u32| {
-        let process = Process::new(format!("w{number}"));
-        victims
-            .lock()
-            .expect("no panic under this lock")
-            .push(process.clone());
+        let process = new_process(victims, format!("w{number}"));
         let writer = Writer {
             world: world.clone(),
             process: process.clone(),
@@ -115,16 +148,19 @@ fn start_writers(
 /// Recovers every ledger of the book in a healed world, lets its writers try once more, and judges.
 pub async fn finish(world: &Arc<World>, book: &Book, writers: Writers) -> Run {
     let process = Process::new("final");
-    let mut closed = Vec::new();
     for ledger in book.ledgers() {
-        if let Some(metadata) = recover_healed(world, &process, book, ledger).await {
-            closed.push((ledger, metadata));
-        }
+        recover_healed(world, &process, book, ledger).await;
     }
     zombies(world, book, writers).await;
+    // Whatever is late arrives, and changes nothing any more.
     sleep(SETTLE).await;
-    for (ledger, metadata) in &closed {
-        judge(world, &process, book, *ledger, metadata).await;
+    world.faults.land_all().await;
+    for ledger in book.ledgers() {
+        // A writer that was left alone may have rolled on.
+        recover_healed(world, &process, book, ledger).await;
+    }
+    for (ledger, metadata) in world.store.ledgers() {
+        judge(world, &process, book, LedgerId(ledger), &metadata).await;
     }
     world.check_copies();
     world.finish(stored(book))

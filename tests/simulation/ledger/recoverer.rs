@@ -63,23 +63,17 @@ fn note(
     }
 }
 
-/// Recovers one ledger in a healed world; `None` when it never came into being.
-pub async fn recover_healed(
-    world: &Arc<World>,
-    process: &Process,
-    book: &Book,
-    ledger: LedgerId,
-) -> Option<LedgerMetadata> {
+/// Recovers one ledger in a healed world, if it ever came into being.
+pub async fn recover_healed(world: &Arc<World>, process: &Process, book: &Book, ledger: LedgerId) {
     let client = world.client(process);
     let mut last = String::new();
     for _ in 0..HEALED_TRIES {
         if let Ok(None) = client.describe(ledger).await {
-            return None;
+            return;
         }
         match client.recover(ledger, Txn::default()).await {
             Ok(metadata) => {
-                note(world, process, book, ledger, &metadata);
-                return Some(metadata);
+                return note(world, process, book, ledger, &metadata);
             }
             Err(error) => last = error.to_string(),
         }
@@ -88,5 +82,4 @@ pub async fn recover_healed(
     world.violations.add(format!(
         "ledger {ledger} is stuck in a healed world: {last}"
     ));
-    None
 }

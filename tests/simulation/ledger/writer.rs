@@ -33,7 +33,8 @@ pub struct Writer {
     pub pause_ms: u64,
 }
 
-fn new_ledger(world: &World) -> NewLedger {
+/// A ledger of the run's only partition.
+pub fn new_ledger(world: &World) -> NewLedger {
     NewLedger {
         kind: LedgerKind::Log,
         partition: PartitionId {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bookie_metadata::list_all;
 use hulse_proto::bookie::{Address, ReadClass, ReadRequest};
 use hulse_proto::id::{EntryId, LedgerId};
-use hulse_proto::ledger::Quorums;
 use hulse_proto::mutant::Mutant;
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -15,13 +14,24 @@ use tests_harness::chaos::{Chaos, Victims};
 use tests_harness::metadata::owner_epoch;
 use tests_harness::reader::{follow, read_all};
 use tests_harness::{
-    BrokerSizes, Cluster, Manner, Producer, Run, SimBroker, World, WorldSetup, runtime, trace,
+    BrokerSizes, Cluster, Manner, Process, Producer, Run, Shape, SimBroker, Upkeep, World,
+    WorldSetup, runtime, trace,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// E, Qw, Qa, most often first.
-const QUORUMS: [(u32, u32, u32); 4] = [(1, 1, 1), (3, 3, 2), (1, 1, 1), (3, 3, 2)];
+/// E, Qw, Qa, each as often as it is listed.
+const SHAPES: [(u32, u32, u32); 9] = [
+    (3, 3, 2),
+    (3, 3, 2),
+    (3, 3, 2),
+    (3, 3, 2),
+    (1, 1, 1),
+    (2, 2, 2),
+    (3, 3, 3),
+    (4, 4, 3),
+    (3, 3, 1),
+];
 /// Virtual time under fire.
 const FIRE: Duration = Duration::from_secs(8);
 /// Producers are done this long after the world healed.
@@ -37,13 +47,7 @@ pub fn run(seed: u64, whole: bool) -> Run {
 /// One seed, with a mutant.
 pub fn run_with(seed: u64, whole_trace: bool, mutant: Option<Mutant>) -> Run {
     let mut rng = tests_harness::Seeds(seed).stream("plan");
-    let (ensemble, write, ack) = *QUORUMS.choose(&mut rng).expect("there are quorums");
-    let quorums = Quorums {
-        ensemble,
-        write,
-        ack,
-    };
-    let bookies = ensemble + rng.random_range(0..2);
+    let Shape { quorums, bookies } = Shape::draw(&mut rng, &SHAPES);
     runtime().block_on(async move {
         let setup = WorldSetup {
             seed,
@@ -81,10 +85,22 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
             cluster.delete().await;
         })
     });
+    let upkeep = Process::new("u0");
+    if rng.random_bool(0.3) {
+        victims
+            .lock()
+            .expect("no panic under this lock")
+            .push(upkeep.clone());
+        tokio::spawn(Upkeep::new(world, upkeep.clone()).run());
+    }
     let events = world.seeds.stream("cluster");
     tokio::spawn(cluster.clone().run(events, victims.clone(), FIRE));
     chaos.run(world, &victims, FIRE).await;
     world.heal().await;
+    upkeep.kill();
+    for process in victims.lock().expect("no panic under this lock").iter() {
+        process.pardon();
+    }
     let supervisor = tokio::spawn(cluster.clone().keep_alive());
     wait_for(world, producers).await;
     let deletion = deletion.map(|deletion| timeout(HEALED, deletion));
@@ -236,7 +252,8 @@ fn holds(world: &World, bookie: &tests_harness::SimBookie, ledger: LedgerId) -> 
     let Some(member) = bookie.member() else {
         return false;
     };
-    if !world.store.names(ledger.0, member.incarnation) {
+    // A tombstone can be lost with what was synced; what it hid is garbage.
+    if !world.store.names(ledger.0, member.incarnation) || bookie.is_scarred() {
         return false;
     }
     let read = ReadRequest {

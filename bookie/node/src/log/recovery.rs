@@ -225,6 +225,8 @@ impl Pass<'_> {
     fn run(&mut self) -> Result<(), LogError> {
         let files = self.files;
         let mut kept = BTreeSet::new();
+        // Where each file logically ends: what lies behind a lost file or a hole does not move the end of one before.
+        let mut ends = BTreeMap::new();
         let mut torn = false;
         let numbers = 0..self.out.next_file;
         for id in numbers.filter(|id| self.seals.get(id) != Some(&0)) {
@@ -233,7 +235,13 @@ impl Pass<'_> {
                 continue;
             }
             kept.insert(id);
-            if let Some(end) = self.file(id)? {
+            let end = self.file(id)?;
+            ends.insert(
+                id,
+                end.or(self.seals.get(&id).copied())
+                    .unwrap_or(files[&id].bytes),
+            );
+            if let Some(end) = end {
                 torn = true;
                 if end <= BLOCK_BYTES as u64 && !self.out.damage.iter().any(|r| r.file == id) {
                     kept.remove(&id);
@@ -250,10 +258,7 @@ impl Pass<'_> {
         if let Some(last) = kept.last()
             && (torn || !self.seals.contains_key(last))
         {
-            let offset = match self.out.end {
-                end if end.file == *last => end.offset,
-                _ => BLOCK_BYTES as u64,
-            };
+            let offset = ends[last];
             self.out.tail = Some(LogPosition {
                 file: *last,
                 offset,
@@ -415,6 +420,18 @@ impl Pass<'_> {
                 evidence = evidence.and(scan.evidence(BLOCK_BYTES as u64, None)?);
             }
         }
-        Ok(evidence.synced > hole || (self.survived && evidence.any))
+        let proved = evidence.synced > hole || (self.survived && evidence.any);
+        Ok(proved || self.misses_file_after(hole.file))
+    }
+
+    /// True when a file behind this one was taken away, or lost its header: it was begun after this one was durable, and nothing that
+    /// is torn has such a file behind it. (But for one that a start began behind a torn tail and did not live to seal; then limbo
+    /// where none was needed is the smaller harm.)
+    fn misses_file_after(&self, file: u64) -> bool {
+        let mut behind = file + 1..self.out.next_file;
+        behind.any(|id| {
+            let lost = self.files.get(&id).is_none_or(|file| file.header.is_err());
+            lost && self.seals.get(&id) != Some(&0)
+        })
     }
 }

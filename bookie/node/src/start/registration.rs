@@ -255,7 +255,8 @@ pub async fn boot_in_metadata(
     }))
 }
 
-/// The ledgers that limbo is about (S3): not closed, and this node is in the last fragment.
+/// The ledgers that limbo is about (S3): not closed, and this node is in some fragment. Not the last one alone: recovery also reads
+/// the entry before its base, which may lie in an older one, and must not take what was lost there for what never was.
 ///
 /// # Errors
 /// Of the store. A value that cannot be read counts as in scope: nothing is promised for it.
@@ -281,8 +282,8 @@ pub async fn limbo_scope(
                 matches!(ledger.state, LedgerState::Open | LedgerState::InRecovery)
                     && ledger
                         .fragments
-                        .last()
-                        .is_some_and(|last| last.ensemble.contains(&me))
+                        .iter()
+                        .any(|fragment| fragment.ensemble.contains(&me))
             }
             Err(_) => true,
         };

@@ -274,3 +274,42 @@ fn damaged_file_header_is_damage_and_later_files_count() {
     assert!(rig.has(2, 2), "files behind known damage count");
     assert!(rig.node.new_limbo().is_empty());
 }
+
+/// A simulated bookie lost all that its older files held: the start that missed one file cut off the one before it.
+#[test]
+fn lost_file_does_not_cut_the_one_before_it() {
+    let (rig, _) = filled(10);
+    let scope = [LedgerId(1)];
+    let mut rig = rig.reopen(config(), Survival::Nothing, &scope);
+    rig.store(1, 10..14, 100);
+    rig.node.make_spare();
+    let names = log_files(&rig.disk);
+    assert_eq!(names.len(), 3, "{names:?}");
+    rig.disk.remove(&names[1]).unwrap();
+    rig.disk.sync_dir().unwrap();
+    for start in 0..3 {
+        rig = rig.reopen(config(), Survival::Nothing, &scope);
+        let held = (0..10).filter(|number| rig.has(1, *number)).count();
+        assert_eq!(held, 10, "start {start}");
+        let new = rig.node.new_limbo();
+        assert_eq!(new.is_empty(), start > 0, "start {start}: {new:?}");
+    }
+}
+
+/// Nothing proves the last group of the file before, and what would is behind the header that is gone.
+#[test]
+fn damaged_header_of_the_newest_file_with_records_is_damage() {
+    let (rig, _) = filled(10);
+    let scope = [LedgerId(1)];
+    let mut rig = rig.reopen(config(), Survival::Nothing, &scope);
+    rig.store(1, 10..14, 100);
+    let names = log_files(&rig.disk);
+    rig.disk.flip(&names[1], 80, 1);
+    rig.disk.flip(&names[0], 4096, 1);
+    let mut rig = rig.reopen(config(), Survival::Nothing, &scope);
+    assert_eq!(rig.node.new_limbo(), [LimboKind::Damage]);
+    let held = (0..10).filter(|number| rig.has(1, *number)).count();
+    assert_eq!(held, 10, "only the first group, a seal, was damaged");
+    let answer = rig.recovery_read(1, 1, 12);
+    assert!(!negative(&answer), "negative from limbo: {answer:?}");
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bookie_node::disk::Disk;
 use bookie_node::step::StepNode;
-use bookie_node::{BookieNode, NodeConfig, NodeMetrics, NodeSeams, Threads};
+use bookie_node::{BookieNode, NodeConfig, NodeMetrics, NodeSeams, SyncMode, Threads};
 use hulse_proto::ledger::Member;
 use hulse_proto::mutant::Mutation;
 use prometheus_client::registry::Registry;
@@ -14,13 +14,15 @@ use rand_chacha::ChaCha12Rng;
 use tokio::time::sleep;
 
 use super::life::Life;
-use super::sim_bookie::{PowerLoss, SimBookie};
+use super::sim_bookie::{PowerLoss, SimBookie, State};
 use crate::crash_point::CrashPoint;
 use crate::process::Process;
 use crate::trace;
 
 /// Log files this short make a run roll often.
 const FILE_BYTES: u64 = 96 << 10;
+/// So few tombstones are kept that runs which delete raise the dead watermark (storage.md G4).
+const TOMBSTONES_MAX: usize = 4;
 /// A start that crashed so often is a bug.
 const STARTS_MAX: u32 = 200;
 
@@ -73,7 +75,7 @@ impl SimBookie {
             (
                 state.process.clone(),
                 state.rng.random(),
-                self.config(state.kernel),
+                self.config(&state),
             )
         };
         let registered = process.heard(self.register(&process, config.clone())).await;
@@ -92,14 +94,19 @@ impl SimBookie {
         let mut state = self.state();
         match opened {
             Ok(node) if !armed => {
-                self.check_log(&node);
+                self.check_log(&node, state.scars.any);
                 let life = Life::new(node, self.now());
                 let wake = life.wake.clone();
                 state.life = Some(life);
                 trace!(self.setup.trace, "{} serves", self.name);
+                let sync = state.sync;
                 drop(state);
                 let this = self.clone();
                 tokio::spawn(async move { this.serve(boot, wake).await });
+                if let SyncMode::Interval(every) = sync {
+                    let this = self.clone();
+                    tokio::spawn(async move { this.sync_every(boot, every).await });
+                }
                 true
             }
             other => {
@@ -130,11 +137,13 @@ impl SimBookie {
         true
     }
 
-    fn config(&self, kernel: u64) -> NodeConfig {
+    fn config(&self, state: &State) -> NodeConfig {
         let mut config = NodeConfig::new(self.setup.cell, self.name.clone());
         config.format_if_empty = true;
-        config.kernel_boot_id = format!("{}-{kernel}", self.name);
+        config.kernel_boot_id = format!("{}-{}", self.name, state.kernel);
         config.file_bytes = FILE_BYTES;
+        config.sync = state.sync;
+        config.tombstones_max = TOMBSTONES_MAX;
         config.threads = Threads::Inline;
         config.mutation = Mutation::of(self.setup.mutant);
         config
@@ -153,25 +162,34 @@ impl SimBookie {
         let node = BookieNode::start(config, seams)
             .await
             .map_err(|error| error.to_string())?;
-        self.setup
-            .violations
-            .check(node.status().damage.is_empty(), || {
-                format!(
-                    "{} calls its log damaged: {:?}",
-                    self.name,
-                    node.status().damage
-                )
-            });
+        let mut state = self.state();
+        state.scars.starts += 1;
+        state.scars.fresh = false;
+        let whole = node.status().damage.is_empty();
+        if !whole || node.status().limbo_ledgers > 0 {
+            let (damage, limbo) = (&node.status().damage, node.status().limbo_ledgers);
+            trace!(
+                self.setup.trace,
+                "{} starts with {limbo} ledgers in limbo, damage {damage:?}", self.name
+            );
+            self.setup.counts.add("starts with damage or limbo");
+        }
+        self.setup.violations.check(whole || state.scars.any, || {
+            format!(
+                "{} calls its log damaged: {:?}",
+                self.name,
+                node.status().damage
+            )
+        });
         Ok(node.member().clone())
     }
 
-    /// No fault of these runs damages a log.
-    fn check_log(&self, node: &StepNode) {
+    /// No crash damages a log; and what is to be said of damage the real start has said.
+    fn check_log(&self, node: &StepNode, scarred: bool) {
         let (damage, limbo) = (node.damage(), node.new_limbo());
-        self.setup
-            .violations
-            .check(damage.is_empty() && limbo.is_empty(), || {
-                format!("{} finds damage {damage:?}, limbo {limbo:?}", self.name)
-            });
+        let expected = (scarred || damage.is_empty()) && limbo.is_empty();
+        self.setup.violations.check(expected, || {
+            format!("{} finds damage {damage:?}, limbo {limbo:?}", self.name)
+        });
     }
 }

@@ -10,18 +10,20 @@ use hulse_proto::bookie::{
 };
 use hulse_proto::id::LedgerId;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::request::{Reply, Request};
 use super::sim_bookie::SimBookie;
 use crate::crash_point::{CrashPlan, CrashPoint, Side};
-use crate::network::{Delivery, Kind, Message, Network};
+use crate::network::{Delivery, Kind, Message, Network, Sight};
 use crate::process::Process;
 use crate::trace;
 use crate::trace::Trace;
 
 /// A caller hears of a lost message this much later, if at all.
 const BROKEN_AFTER: Duration = Duration::from_millis(700);
+/// A call has its turn for this long at most.
+const TURN_MAX: Duration = Duration::from_millis(100);
 
 /// What one client process has done so far with each ledger: decides where its crash points lie.
 #[derive(Debug, Default)]
@@ -68,6 +70,7 @@ impl Endpoint {
         take: fn(Reply) -> Option<Result<T, BookieError>>,
     ) -> Call<T> {
         let (answer, heard) = oneshot::channel();
+        let answer = Answer(Arc::new(Mutex::new(Some(answer))));
         let this = self.clone();
         // The message leaves now, whatever becomes of the future.
         tokio::spawn(async move { this.send(request, answer).await });
@@ -82,12 +85,12 @@ impl Endpoint {
         })
     }
 
-    async fn send(self, request: Request, answer: oneshot::Sender<Reply>) {
+    async fn send(self, request: Request, answer: Answer) {
         self.client.process.running().await;
+        self.see(&request, None);
         let hit = self.client.before_send(&request);
         if hit == Some(Side::Before) {
-            self.client.process.kill();
-            return std::future::pending().await;
+            return self.client.process.kill();
         }
         let delivery = self.deliver(&request, false);
         if hit == Some(Side::After) {
@@ -100,10 +103,10 @@ impl Endpoint {
                 self.arrive(request, answer).await;
             }
             Delivery::Twice(first, second) => {
-                let (again, copy) = (self.clone(), request.clone());
+                let (again, copy, same) = (self.clone(), request.clone(), answer.clone());
                 tokio::spawn(async move {
                     sleep(second).await;
-                    again.bookie.ask(copy).await;
+                    again.arrive(copy, same).await;
                 });
                 sleep(first).await;
                 self.arrive(request, answer).await;
@@ -113,6 +116,15 @@ impl Endpoint {
                 self.arrive(request, answer).await;
             }
         }
+    }
+
+    fn see(&self, request: &Request, reply: Option<&Reply>) {
+        self.client.network.see(&Sight {
+            client: self.client.process.name(),
+            bookie: self.bookie.name(),
+            request,
+            reply,
+        });
     }
 
     fn deliver(&self, request: &Request, answer: bool) -> Delivery {
@@ -127,7 +139,7 @@ impl Endpoint {
     }
 
     /// Half of the lost messages are noticed; of the others nobody ever hears.
-    async fn lose(&self, request: &Request, answer: oneshot::Sender<Reply>) {
+    async fn lose(&self, request: &Request, answer: Answer) {
         let silent = request
             .entry()
             .is_none_or(|entry| entry.0.is_multiple_of(2));
@@ -135,28 +147,70 @@ impl Endpoint {
         if silent {
             std::future::pending::<()>().await;
         }
-        drop(answer);
+        answer.take();
     }
 
-    async fn arrive(self, request: Request, answer: oneshot::Sender<Reply>) {
-        let Some(reply) = self.bookie.ask(request.clone()).await else {
+    async fn arrive(self, request: Request, answer: Answer) {
+        let Some(reply) = self.ask(&request).await else {
             return self.lose(&request, answer).await;
         };
         match self.deliver(&request, true) {
             Delivery::Drop => return self.lose(&request, answer).await,
-            Delivery::After(time) | Delivery::Twice(time, _) => sleep(time).await,
+            Delivery::After(time) => sleep(time).await,
+            Delivery::Twice(first, second) => {
+                let (again, copy) = (self.clone(), (request.clone(), reply.clone()));
+                let same = answer.clone();
+                tokio::spawn(async move {
+                    sleep(second).await;
+                    again.heard(&copy.0, copy.1, same).await;
+                });
+                sleep(first).await;
+            }
             Delivery::Hold => self.client.network.held().await,
         }
+        self.heard(&request, reply, answer).await;
+    }
+
+    /// The bookie's answer, in the order of priorities; a call that hangs keeps nobody back.
+    async fn ask(&self, request: &Request) -> Option<Reply> {
+        let (client, bookie) = (self.client.process.name(), self.bookie.name());
+        let turn = self.client.network.turn(client, bookie).await;
+        let mut asked = std::pin::pin!(self.bookie.ask(request.clone()));
+        match timeout(TURN_MAX, &mut asked).await {
+            Ok(reply) => reply,
+            Err(_) => {
+                drop(turn);
+                asked.await
+            }
+        }
+    }
+
+    /// An answer arrives; the first of several copies is the one that counts.
+    async fn heard(&self, request: &Request, reply: Reply, answer: Answer) {
         self.client.process.running().await;
-        let hit = self.client.before_answer(&request, &reply);
+        let Some(answer) = answer.take() else {
+            return;
+        };
+        let hit = self.client.before_answer(request, &reply);
         if hit == Some(Side::Before) {
             return self.client.process.kill();
         }
+        self.see(request, Some(&reply));
         // Who asked may have stopped waiting.
         let _ = answer.send(reply);
         if hit == Some(Side::After) {
             self.client.process.kill();
         }
+    }
+}
+
+/// Who waits for an answer of which several copies may be on their way. Clones share it.
+#[derive(Clone)]
+struct Answer(Arc<Mutex<Option<oneshot::Sender<Reply>>>>);
+
+impl Answer {
+    fn take(&self) -> Option<oneshot::Sender<Reply>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -172,8 +226,14 @@ impl ClientSide {
         Some(side)
     }
 
-    /// Points 21 and 22: some fences, or some write-backs, have left, and this one may be the last or the first that does not.
+    /// A numbered point, or the effect that chaos chose for this process as its last.
     fn before_send(&self, request: &Request) -> Option<Side> {
+        let doomed = self.process.effect();
+        self.numbered(request).or(doomed)
+    }
+
+    /// Points 21 and 22: some fences, or some write-backs, have left, and this one may be the last or the first that does not.
+    fn numbered(&self, request: &Request) -> Option<Side> {
         let (point, token) = match request {
             Request::Fence(fence) => (CrashPoint(21), fence.token.0),
             Request::Add(add) => match add.origin {

@@ -14,9 +14,12 @@ use tokio::time::sleep;
 use super::request::{Reply, Request};
 use super::sim_bookie::{PowerLoss, Reported, SimBookie, heads};
 use crate::crash_point::{CrashPoint, Side};
+use crate::trace;
 
 /// An idle log is marked after about this long.
 const IDLE: Duration = Duration::from_millis(50);
+/// A full disk is looked at again after this long.
+const FULL_AGAIN: Duration = Duration::from_millis(300);
 
 /// One boot.
 pub(super) struct Life {
@@ -129,6 +132,11 @@ impl Life {
 enum Turn {
     Write,
     Sync,
+    /// The next log file in advance.
+    Spare,
+    /// The sync of the interval mode.
+    Timer,
+    /// The mark after rest, and the next log file.
     Idle,
 }
 
@@ -144,7 +152,12 @@ impl SimBookie {
                         if !self.turn(boot, Turn::Idle) {
                             return;
                         }
-                        wake.notified().await;
+                        // On a full disk the next file is tried again and again.
+                        tokio::select! {
+                            biased;
+                            () = wake.notified() => {}
+                            () = self.sleep_while_full() => {}
+                        }
                     }
                 }
                 continue;
@@ -154,9 +167,27 @@ impl SimBookie {
                 return;
             }
             sleep(self.disk_delay()).await;
-            if !self.turn(boot, Turn::Sync) {
+            if !self.turn(boot, Turn::Sync) || !self.turn(boot, Turn::Spare) {
                 return;
             }
+        }
+    }
+
+    /// The syncs of the interval mode, until this boot ends.
+    pub(super) async fn sync_every(self: Arc<Self>, boot: u64, every: Duration) {
+        loop {
+            sleep(every).await;
+            if !self.turn(boot, Turn::Timer) {
+                return;
+            }
+        }
+    }
+
+    /// A while on a full disk, else for ever.
+    async fn sleep_while_full(&self) {
+        match self.is_writable() {
+            true => std::future::pending().await,
+            false => sleep(FULL_AGAIN).await,
         }
     }
 
@@ -176,7 +207,21 @@ impl SimBookie {
             return false;
         };
         life.advance(now);
-        let hit = self.pass(turn, life.fences());
+        let hit = self.pass(turn, life);
+        if let Some(left) = state.doom.as_mut() {
+            if *left == 0 {
+                state.doom = None;
+                drop(state);
+                trace!(self.setup.trace, "{} was doomed", self.name);
+                self.setup.counts.add("bookies that died at a turn");
+                self.crash(PowerLoss::Yes);
+                return false;
+            }
+            *left -= 1;
+        }
+        let Some(life) = state.life.as_mut() else {
+            return false;
+        };
         if let Some((point, Side::Before)) = hit {
             drop(state);
             self.die(boot, point, Side::Before);
@@ -185,6 +230,8 @@ impl SimBookie {
         let output = match turn {
             Turn::Write => life.node.write_group(),
             Turn::Sync => life.node.sync_group(),
+            Turn::Spare => life.node.make_spare(),
+            Turn::Timer => life.node.sync_now(),
             Turn::Idle => life.node.idle(),
         };
         let failed = life.node.core().failed().is_some();
@@ -220,15 +267,18 @@ impl SimBookie {
         true
     }
 
-    fn pass(&self, turn: Turn, fences: bool) -> Option<(CrashPoint, Side)> {
+    fn pass(&self, turn: Turn, life: &Life) -> Option<(CrashPoint, Side)> {
         let point = match turn {
             Turn::Write => CrashPoint(1),
             Turn::Sync => CrashPoint(2),
-            Turn::Idle => return None,
+            Turn::Spare | Turn::Timer | Turn::Idle => return None,
         };
-        let fence = fences.then_some(CrashPoint(4));
+        let fence = life.fences().then_some(CrashPoint(4));
+        let raises = life.node.core().raises_watermark();
+        let watermark = raises.then_some(CrashPoint(12));
         fence
             .into_iter()
+            .chain(watermark)
             .chain([point])
             .find_map(|point| self.setup.crashes.pass(point).map(|side| (point, side)))
     }

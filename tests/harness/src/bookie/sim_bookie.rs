@@ -1,14 +1,14 @@
 //! A bookie: a disk that outlives its processes, and the process that serves it now.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bookie_metadata::MetadataStore;
+use bookie_node::SyncMode;
 use bookie_node::core::Verdict;
 use bookie_node::disk::{Disk, MemoryDisk, Survival};
-use hulse_proto::bookie::{BookieError, EntryHead, Origin, ReadRequest, StoredEntry};
-use hulse_proto::id::{CellId, EntryId, LedgerId, NodeName};
+use hulse_proto::bookie::{BookieError, EntryHead, ReadRequest, StoredEntry};
+use hulse_proto::id::{CellId, LedgerId, NodeName};
 use hulse_proto::ledger::{LedgerMetadata, LedgerState, Member, ledger_key};
 use hulse_proto::mutant::Mutant;
 use hulse_proto::time::WallClock;
@@ -18,9 +18,12 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::life::Life;
+use super::media::Scars;
+use super::promises::Promises;
 use super::request::{Reply, Request};
+use crate::counts::Counts;
 use crate::crash_point::{CrashPlan, CrashPoint, Side};
-use crate::metadata::{ProcessStore, Role};
+use crate::metadata::{ObservedStore, ProcessStore, Role};
 use crate::process::Process;
 use crate::seed::Seeds;
 use crate::trace;
@@ -52,6 +55,10 @@ pub struct BookieSetup {
     pub clock: Arc<dyn WallClock>,
     /// Crash points.
     pub crashes: CrashPlan,
+    /// Metadata, as they are.
+    pub observed: Arc<ObservedStore>,
+    /// What was brought about.
+    pub counts: Counts,
     /// The trace.
     pub trace: Trace,
     /// What the oracles found.
@@ -72,8 +79,14 @@ pub(super) struct State {
     pub(super) held_down: bool,
     /// The boot whose start is under way.
     pub(super) starting: Option<u64>,
-    /// Entries that this bookie promised never to take from the writer (storage.md §12, 3).
-    promised: BTreeSet<(LedgerId, EntryId)>,
+    /// What it has promised so far.
+    pub(super) promises: Promises,
+    /// What became of its disk besides crashes.
+    pub(super) scars: Scars,
+    /// It dies after so many turns of the disk.
+    pub(super) doom: Option<u32>,
+    /// When something is stored.
+    pub(super) sync: SyncMode,
 }
 
 /// The bookie.
@@ -99,7 +112,10 @@ impl SimBookie {
                 member: None,
                 held_down: false,
                 starting: None,
-                promised: BTreeSet::new(),
+                promises: Promises::default(),
+                scars: Scars::default(),
+                doom: None,
+                sync: SyncMode::Always,
             }),
             name,
             setup,
@@ -130,6 +146,28 @@ impl SimBookie {
     /// The disk.
     pub fn disk(&self) -> &MemoryDisk {
         &self.disk
+    }
+
+    /// True while it takes records: it serves, and its disk is not full.
+    pub fn is_writable(&self) -> bool {
+        let state = self.state();
+        let life = state.life.as_ref();
+        life.is_some_and(|life| life.node.core().read_only().is_none())
+    }
+
+    /// When it calls something stored from its next start on.
+    pub fn set_sync(&self, mode: SyncMode) {
+        self.state().sync = mode;
+    }
+
+    /// It will die at its `turns`-th turn of the disk from now on.
+    pub fn doom(&self, turns: u32) {
+        self.state().doom = Some(turns);
+    }
+
+    /// It lives on.
+    pub fn pardon(&self) {
+        self.state().doom = None;
     }
 
     /// Virtual time since the beginning of the run.
@@ -176,32 +214,9 @@ impl SimBookie {
                 self.name,
                 reply.summary()
             );
-            if self.setup.mutant.is_none() {
-                self.watch(state, &request, &reply);
-            }
+            self.watch(state, &request, &reply);
             // Who asked may have died.
             let _ = answer.send(reply);
-        }
-    }
-
-    /// After a NEGATIVE for an entry, no add of it is ever accepted from the writer.
-    fn watch(&self, state: &mut State, request: &Request, reply: &Reply) {
-        use hulse_proto::bookie::RecoveryReadAnswer::Negative;
-        match (request, reply) {
-            (Request::RecoveryRead(read), Reply::RecoveryRead(Ok(Negative { .. }))) => {
-                state.promised.insert((read.to.ledger, read.entry));
-            }
-            (Request::Add(add), Reply::Add(Ok(()))) if add.origin == Origin::Normal => {
-                let (ledger, entry) = (add.to.ledger, add.entry.header().entry);
-                let broken = state.promised.contains(&(ledger, entry));
-                self.setup.violations.check(!broken, || {
-                    format!(
-                        "{}: entry {entry} of ledger {ledger} was taken after a negative",
-                        self.name
-                    )
-                });
-            }
-            _ => {}
         }
     }
 
@@ -282,8 +297,14 @@ impl SimBookie {
 
     /// Dies now and comes back after a while, unless it is held down.
     pub fn crash(self: &Arc<Self>, loss: PowerLoss) {
+        self.crash_and(loss, |_| {});
+    }
+
+    /// Dies now; something happens to its disk; it comes back.
+    pub(super) fn crash_and(self: &Arc<Self>, loss: PowerLoss, then: impl FnOnce(&mut State)) {
         let mut state = self.state();
         state.fall(&self.disk, loss);
+        then(&mut state);
         let boot = state.boot;
         let wait = Duration::from_millis(state.rng.random_range(20..1500));
         trace!(
@@ -346,6 +367,7 @@ impl State {
         match loss {
             PowerLoss::Yes => {
                 self.kernel += 1;
+                self.scars.tail |= !self.sync.always();
                 disk.crash(Survival::Random(&mut self.rng));
             }
             PowerLoss::No => disk.crash(Survival::Everything),

@@ -1,7 +1,7 @@
 //! The store itself, and the oracle that looks at every committed change of a ledger or a partition (storage.md M1–M4).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bookie_metadata::{
@@ -9,11 +9,12 @@ use bookie_metadata::{
     Txn, TxnOutcome, Versioned, WatchStream,
 };
 use bytes::Bytes;
-use hulse_proto::id::Incarnation;
-use hulse_proto::ledger::{LedgerMetadata, LedgerState};
+use hulse_proto::id::{Incarnation, LedgerId};
+use hulse_proto::ledger::{LedgerMetadata, LedgerState, ledger_key};
 use hulse_proto::wire::metadata::Partition;
 use prost::Message;
 
+use crate::chains::Chains;
 use crate::trace;
 use crate::trace::Trace;
 use crate::violations::Violations;
@@ -28,6 +29,7 @@ pub struct ObservedStore {
     partitions: Mutex<BTreeMap<String, Partition>>,
     /// Members that a ledger's metadata named last, of removed ledgers too.
     named: Mutex<BTreeMap<u64, BTreeSet<Incarnation>>>,
+    chains: OnceLock<Chains>,
 }
 
 impl ObservedStore {
@@ -40,7 +42,13 @@ impl ObservedStore {
             ledgers: Mutex::default(),
             partitions: Mutex::default(),
             named: Mutex::default(),
+            chains: OnceLock::new(),
         }
+    }
+
+    /// Every change of a chain is judged by `chains` from now on; the first one called with stays.
+    pub fn judge_chains(&self, chains: Chains) {
+        let _ = self.chains.set(chains);
     }
 
     /// Whether the ledger's metadata named this member when they were written last: a member that was replaced keeps stray copies
@@ -50,6 +58,15 @@ impl ObservedStore {
         named
             .get(&ledger)
             .is_some_and(|members| members.contains(&member))
+    }
+
+    /// True while a ledger's end is not decided.
+    pub fn is_undecided(&self, ledger: LedgerId) -> bool {
+        let ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = ledgers.get(&ledger_key(ledger));
+        found
+            .and_then(Option::as_ref)
+            .is_some_and(|metadata| metadata.closed.is_none())
     }
 
     /// Every ledger that exists, as last written.
@@ -179,6 +196,9 @@ fn wrong_change(
     if recovers_again {
         return Some("a recovery began without a new token");
     }
+    if is_swap(before, after) || is_cut(before, after) {
+        return None;
+    }
     let kept = before.fragments.len().saturating_sub(1);
     if after.fragments.len() < before.fragments.len()
         || after.fragments[..kept] != before.fragments[..kept]
@@ -186,6 +206,42 @@ fn wrong_change(
         return Some("an older fragment changed");
     }
     None
+}
+
+/// A close that records a loss may end before the last fragments begin.
+fn is_cut(before: &LedgerMetadata, after: &LedgerMetadata) -> bool {
+    let kept = after.fragments.len().min(before.fragments.len());
+    before.closed.is_none()
+        && after.closed.is_some()
+        && after.loss.is_some()
+        && after.fragments[..kept] == before.fragments[..kept]
+}
+
+/// Repair's change (X6): one member of one fragment, which is not the last one of a ledger that is not closed, and nothing else.
+fn is_swap(before: &LedgerMetadata, after: &LedgerMetadata) -> bool {
+    if before.fragments.len() != after.fragments.len() {
+        return false;
+    }
+    let settled = match before.state {
+        LedgerState::Closed => before.fragments.len(),
+        _ => before.fragments.len() - 1,
+    };
+    let mut put_back = after.clone();
+    let mut changed = 0;
+    for (old, new) in before
+        .fragments
+        .iter()
+        .zip(&mut put_back.fragments)
+        .take(settled)
+    {
+        for (old, new) in old.ensemble.iter().zip(&mut new.ensemble) {
+            if old != new {
+                changed += 1;
+                new.clone_from(old);
+            }
+        }
+    }
+    changed == 1 && put_back == *before
 }
 
 impl MetadataStore for ObservedStore {
@@ -198,6 +254,9 @@ impl MetadataStore for ObservedStore {
             let outcome = self.store.txn(txn.clone()).await;
             if let Ok(TxnOutcome::Committed { .. }) = &outcome {
                 txn.ops.iter().for_each(|op| self.committed(op));
+                if let Some(chains) = self.chains.get() {
+                    chains.committed(&txn, || self.ledgers().into_iter().collect());
+                }
             }
             outcome
         })

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bookie_metadata::{
-    BoxFuture, LeaseId, ListRequest, MetadataError, MetadataStore, Op, Page, Revision, Txn,
-    TxnOutcome, Versioned, WatchStream,
+    BoxFuture, Compare, LeaseId, ListRequest, MetadataError, MetadataStore, Op, Page, Revision,
+    Txn, TxnOutcome, Versioned, WatchStream,
 };
 use hulse_proto::ledger::{LedgerMetadata, LedgerState};
 
@@ -21,8 +21,8 @@ pub enum Role {
     Client,
     /// A bookie.
     Bookie,
-    /// Never killed: who looks after the run.
-    Observer,
+    /// Repair.
+    Upkeep,
 }
 
 /// A gate before a store.
@@ -59,13 +59,36 @@ impl ProcessStore {
     ) -> BoxFuture<'a, Result<T, MetadataError>> {
         Box::pin(async move {
             self.process.running().await;
+            let doomed = self.doomed().await;
             let answer = call.await;
+            if doomed {
+                self.fall().await;
+            }
             self.process.running().await;
             if let Err(error) = &answer {
                 trace!(self.trace, "{} {what}: {error}", self.process.name());
             }
             answer
         })
+    }
+
+    /// True when this call is the process's last effect; it does not return when not even that happens.
+    async fn doomed(&self) -> bool {
+        match self.process.effect() {
+            Some(Side::Before) => self.fall().await,
+            effect => effect.is_some(),
+        }
+    }
+
+    /// Dies at no numbered point.
+    async fn fall(&self) -> ! {
+        trace!(
+            self.trace,
+            "{} dies at an effect of metadata",
+            self.process.name()
+        );
+        self.process.kill();
+        std::future::pending().await
     }
 
     /// Dies, for ever.
@@ -81,33 +104,51 @@ impl ProcessStore {
     }
 }
 
-/// The crash points that a transaction passes.
-fn points(role: Role, txn: &Txn) -> Vec<CrashPoint> {
+/// The crash point that a transaction passes.
+fn point(role: Role, txn: &Txn) -> Option<CrashPoint> {
     match role {
-        Role::Observer => Vec::new(),
+        Role::Upkeep => Some(CrashPoint(24)),
         Role::Bookie => {
             let registers = txn.ops.iter().any(|op| op.key().starts_with("bookie/"));
-            registers.then_some(CrashPoint(13)).into_iter().collect()
+            registers.then_some(CrashPoint(13))
         }
-        Role::Client => txn.ops.iter().filter_map(client_point).collect(),
+        Role::Client => client_point(txn),
     }
 }
 
-fn client_point(op: &Op) -> Option<CrashPoint> {
-    let Op::Put { key, value, .. } = op else {
-        return None;
+/// Told by what the transaction makes of ledgers: a roll is a close and a create at once.
+fn client_point(txn: &Txn) -> Option<CrashPoint> {
+    let is_new = |key: &str| {
+        txn.compares
+            .iter()
+            .any(|compare| matches!(compare, Compare::Absent(absent) if absent == key))
     };
-    if !key.starts_with("ledger/") {
-        return None;
+    let (mut creates, mut point) = (false, None);
+    for op in &txn.ops {
+        let Op::Put { key, value, .. } = op else {
+            continue;
+        };
+        let Some(metadata) = key
+            .starts_with("ledger/")
+            .then(|| LedgerMetadata::decode(value).ok())
+            .flatten()
+        else {
+            continue;
+        };
+        let by_recovery = metadata.recovery_token.0 > 0;
+        match metadata.state {
+            LedgerState::Open if is_new(key) => creates = true,
+            LedgerState::Open => point = Some(16),
+            LedgerState::InRecovery => point = Some(20),
+            LedgerState::Closed if by_recovery => point = Some(23),
+            LedgerState::Closed => point = Some(18),
+            LedgerState::Deleting => {}
+        }
     }
-    let metadata = LedgerMetadata::decode(value).ok()?;
-    let by_recovery = metadata.recovery_token.0 > 0;
-    match metadata.state {
-        LedgerState::Open => Some(CrashPoint(15)),
-        LedgerState::InRecovery => Some(CrashPoint(20)),
-        LedgerState::Closed if by_recovery => Some(CrashPoint(23)),
-        LedgerState::Closed => Some(CrashPoint(18)),
-        LedgerState::Deleting => None,
+    match (creates, point) {
+        (true, Some(18)) => Some(CrashPoint(19)),
+        (true, None) => Some(CrashPoint(15)),
+        (_, point) => point.map(CrashPoint),
     }
 }
 
@@ -126,18 +167,20 @@ impl MetadataStore for ProcessStore {
             self.process.running().await;
             let what = describe(&txn);
             // R2 is behind the recoverer once it is answered; every other one may also never leave.
-            let mut hit = None;
-            for point in points(self.role, &txn) {
-                hit = hit.or(self.crashes.pass(point).map(|side| (point, side)));
-            }
+            let hit =
+                point(self.role, &txn).and_then(|point| Some((point, self.crashes.pass(point)?)));
             if let Some((point, Side::Before)) = hit
                 && point != CrashPoint(20)
             {
                 self.die(point, Side::Before).await;
             }
+            let doomed = self.doomed().await;
             let outcome = self.store.txn(txn).await;
             if let Some((point, _)) = hit {
                 self.die(point, Side::After).await;
+            }
+            if doomed {
+                self.fall().await;
             }
             self.process.running().await;
             match &outcome {

@@ -1,23 +1,33 @@
-//! The network between ledger clients and bookies: what becomes of each message.
+//! The network between ledger clients and bookies: what becomes of each message, and which goes first.
 //!
-//! A request and its answer are two messages. Delays are drawn per message, with a bias towards very late ones, because uniform
-//! delays do not find the old bugs (storage.md §3).
+//! A request and its answer are two messages. Uniform delays do not find the old bugs (storage.md §3), so each run has one
+//! [`Schedule`]: uniform, some links starved for long, or strict priorities among links.
+//!
+//! `plan` draws the fate of one message, `links` how slow each link is, `turns` holds back what others go before.
 
-use std::collections::BTreeSet;
+mod links;
+mod plan;
+mod turns;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hulse_proto::id::{EntryId, LedgerId};
-use rand::Rng;
 use rand_chacha::ChaCha12Rng;
 use tokio::sync::Notify;
+
+use crate::bookie::{Reply, Request};
+pub use links::Schedule;
+use plan::Plan;
+pub use turns::Turn;
+use turns::Turns;
 
 /// What is asked, or answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A writer's add.
     Add,
-    /// A recoverer's add.
+    /// A recoverer's add, or one of repair.
     WriteBack,
     /// A fence.
     Fence,
@@ -66,7 +76,7 @@ pub struct NetworkRates {
     pub drop: f64,
     /// Delayed by up to `late_max`.
     pub late: f64,
-    /// Requests delivered twice.
+    /// Delivered twice, requests and answers alike.
     pub twice: f64,
     /// Usual longest delay.
     pub delay_max: Duration,
@@ -85,34 +95,38 @@ impl NetworkRates {
     };
 }
 
-type Script = Box<dyn FnMut(&Message<'_>) -> Option<Delivery> + Send>;
-
-struct Plan {
-    rng: ChaCha12Rng,
-    rates: NetworkRates,
-    script: Option<Script>,
-    /// (from, to) pairs between which nothing passes.
-    cuts: BTreeSet<(String, String)>,
+/// What a client does or is told: a request that leaves it, or an answer that reaches it.
+#[derive(Debug, Clone, Copy)]
+pub struct Sight<'a> {
+    /// The client's process.
+    pub client: &'a str,
+    /// The bookie.
+    pub bookie: &'a str,
+    /// The request.
+    pub request: &'a Request,
+    /// `None`: the request leaves; else the answer that arrives.
+    pub reply: Option<&'a Reply>,
 }
+
+type Observer = Box<dyn FnMut(&Sight<'_>) + Send>;
 
 /// The network. Clones share it.
 #[derive(Clone)]
 pub struct Network {
     plan: Arc<Mutex<Plan>>,
+    turns: Turns,
     released: Arc<Notify>,
+    observer: Arc<Mutex<Option<Observer>>>,
 }
 
 impl Network {
-    /// A calm one.
+    /// A calm one, its links all alike.
     pub fn new(rng: ChaCha12Rng) -> Self {
         Self {
-            plan: Arc::new(Mutex::new(Plan {
-                rng,
-                rates: NetworkRates::CALM,
-                script: None,
-                cuts: BTreeSet::new(),
-            })),
+            plan: Arc::new(Mutex::new(Plan::new(rng))),
+            turns: Turns::default(),
             released: Arc::default(),
+            observer: Arc::default(),
         }
     }
 
@@ -125,9 +139,38 @@ impl Network {
         self.plan().rates = rates;
     }
 
+    /// From now on in this order; `seed` decides which links are slow, or go first.
+    pub fn set_schedule(&self, schedule: Schedule, seed: u64) {
+        self.plan().links.set(schedule, seed);
+        match schedule {
+            Schedule::Priority => self.turns.begin(seed),
+            _ => self.turns.end(),
+        }
+    }
+
     /// Lets `script` decide; where it answers `None`, the rates do.
     pub fn script(&self, script: impl FnMut(&Message<'_>) -> Option<Delivery> + Send + 'static) {
         self.plan().script = Some(Box::new(script));
+    }
+
+    /// Shows `observer` every request that leaves a client and every answer that reaches one.
+    pub fn observe(&self, observer: impl FnMut(&Sight<'_>) + Send + 'static) {
+        *self.observer() = Some(Box::new(observer));
+    }
+
+    fn observer(&self) -> MutexGuard<'_, Option<Observer>> {
+        self.observer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn see(&self, sight: &Sight<'_>) {
+        if let Some(observer) = self.observer().as_mut() {
+            observer(sight);
+        }
+    }
+
+    /// Ends the script.
+    pub fn unscript(&self) {
+        self.plan().script = None;
     }
 
     /// Drops everything from one to the other from now on; the way back stays open.
@@ -135,13 +178,15 @@ impl Network {
         self.plan().cuts.insert((from.to_owned(), to.to_owned()));
     }
 
-    /// Ends all cuts, the script and the bad rates; held messages arrive.
+    /// Ends all cuts, the script, the schedule and the bad rates; held messages arrive. What is late stays late.
     pub fn heal(&self) {
         let mut plan = self.plan();
         plan.cuts.clear();
         plan.script = None;
         plan.rates = NetworkRates::CALM;
+        plan.links.set(Schedule::Uniform, 0);
         drop(plan);
+        self.turns.end();
         self.release();
     }
 
@@ -160,40 +205,13 @@ impl Network {
         self.released.notified().await;
     }
 
+    /// Waits until no call of a link that goes first is on its way; at once without priorities. Dropping the turn lets others go.
+    pub async fn turn(&self, client: &str, bookie: &str) -> Turn {
+        self.turns.enter(client, bookie).await
+    }
+
     /// Decides about one message.
     pub fn deliver(&self, message: &Message<'_>) -> Delivery {
-        let mut plan = self.plan();
-        let (from, to) = match message.answer {
-            false => (message.client, message.bookie),
-            true => (message.bookie, message.client),
-        };
-        if plan.cuts.contains(&(from.to_owned(), to.to_owned())) {
-            return Delivery::Drop;
-        }
-        let scripted = plan.script.as_mut().and_then(|script| script(message));
-        scripted.unwrap_or_else(|| plan.draw(message.answer))
-    }
-}
-
-impl Plan {
-    fn draw(&mut self, answer: bool) -> Delivery {
-        let rates = self.rates;
-        let point: f64 = self.rng.random();
-        if point < rates.drop {
-            return Delivery::Drop;
-        }
-        if point < rates.drop + rates.late {
-            return Delivery::After(self.delay(rates.late_max));
-        }
-        let usual = self.delay(rates.delay_max);
-        if !answer && point < rates.drop + rates.late + rates.twice {
-            return Delivery::Twice(usual, self.delay(rates.late_max.max(rates.delay_max)));
-        }
-        Delivery::After(usual)
-    }
-
-    fn delay(&mut self, max: Duration) -> Duration {
-        let ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
-        Duration::from_millis(self.rng.random_range(0..=ms))
+        self.plan().deliver(message)
     }
 }
