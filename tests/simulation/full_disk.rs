@@ -355,8 +355,8 @@ fn control_goes_on_in_a_ledger_of_its_own_and_meta_in_its_own() {
             tokio::select! {
                 biased;
                 found = &mut answer => drop(found.unwrap()),
-                found = full.wait_for(|full| *full) => {
-                    found.unwrap();
+                found = full.wait_for(Option::is_some) => {
+                    assert!(found.unwrap().is_some());
                     break answer;
                 }
             }

@@ -35,7 +35,7 @@ pub(crate) fn append(error: &AppendError) -> Fault {
 /// A ledger that could not be made: the first one of an owner.
 pub(crate) fn create(error: &CreateError) -> Fault {
     let reason = match error {
-        CreateError::NotEnoughBookies { .. } if error.is_full() => return full(),
+        CreateError::NotEnoughBookies { .. } if error.is_full() => return full(&error.to_string()),
         CreateError::NotEnoughBookies { .. } => Reason::NotEnoughBookies,
         CreateError::Conflict(_) => Reason::PartitionMoved,
         CreateError::Metadata(error) => return metadata(error),
@@ -50,8 +50,10 @@ pub(crate) fn is_no_room(error: &CreateError) -> bool {
 }
 
 /// Records are refused because the disks are full (storage.md, amended D1).
-pub(crate) fn full() -> Fault {
-    let words = "storage is full: too few bookies have room for records, and nothing of this was stored; delete topics, enlarge the disks or add bookies, and producing goes on by itself";
+pub(crate) fn full(why: &str) -> Fault {
+    let words = format!(
+        "storage is full: too few bookies take records, and nothing of this was stored ({why}); delete topics, enlarge the disks or add bookies, and producing goes on by itself"
+    );
     Fault::new(Reason::StorageFull, words).retry_after(FULL_RETRY)
 }
 

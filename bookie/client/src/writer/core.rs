@@ -379,6 +379,18 @@ impl WriterCore {
         self.window.release_front();
     }
 
+    /// What each member that refuses says, for a person.
+    pub(super) fn refusals(&self) -> String {
+        let positions = self.positions.iter();
+        positions
+            .filter_map(|position| {
+                let error = position.last_error.as_ref()?;
+                Some(format!("{}: {error}", position.member.bookie))
+            })
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
     /// Ends the writer when its oldest unconfirmed entry waited too long.
     fn check_deadline(&mut self, now: Duration, effects: &mut Vec<WriterEffect>) {
         let Some(head) = self.window.head() else {
@@ -388,15 +400,7 @@ impl WriterCore {
             return;
         }
         let entry = head.header.entry;
-        let refusals = self
-            .positions
-            .iter()
-            .filter_map(|position| {
-                let error = position.last_error.as_ref()?;
-                Some(format!("{}: {error}", position.member.bookie))
-            })
-            .collect::<Vec<_>>()
-            .join("; ");
+        let refusals = self.refusals();
         let why = format!(
             "entry {entry} was not confirmed within {:?} [{refusals}]",
             self.config.add_timeout

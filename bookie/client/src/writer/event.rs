@@ -214,7 +214,10 @@ pub enum WriterEffect {
     },
     /// Members refuse the head because they are read-only, so that no ack quorum is left, and nobody can take their places: the
     /// owner should close the ledger at its confirmed end (amended D1). Said once.
-    Full,
+    Full {
+        /// What the members say, for a person.
+        why: String,
+    },
     /// A member holds the entry with other bytes (storage.md B7): a bug, or corruption.
     Conflicted {
         /// Who.

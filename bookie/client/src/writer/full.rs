@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use hulse_proto::ledger::LedgerKind;
+use hulse_proto::entry::EntryClass;
 
 use super::core::{Phase, WriterCore};
 use super::event::WriterEffect;
-use super::pending::Slot;
+use super::pending::{Pending, Slot};
 use super::position::Health;
 use crate::quorum::write_set;
 
@@ -42,7 +42,8 @@ impl WriterCore {
         }
         if self.phase == Phase::Open {
             self.full.said = true;
-            effects.push(WriterEffect::Full);
+            let why = self.refusals();
+            effects.push(WriterEffect::Full { why });
         } else {
             // Nothing that is drained for can come.
             self.drain_over = true;
@@ -65,14 +66,15 @@ impl WriterCore {
             .then_some(since + self.config.full_patience)
     }
 
-    /// True when so many members explicitly refuse the head, or are useless, that the others are no ack quorum. State ledgers are
-    /// not meant: what they hold passes read-only bookies, and their owner opens another one after any failure.
+    /// True when the head is DATA and so many members explicitly refuse it, or are useless, that the others are no ack quorum. What
+    /// passes read-only bookies is not meant: META, CONTROL, and so state ledgers as a whole.
     fn is_blocked(&self) -> bool {
         let refusing = self.positions.iter().any(|position| position.read_only);
-        if !refusing || self.config.kind != LedgerKind::Log || !self.sending() {
+        if !refusing || !self.sending() {
             return false;
         }
-        let Some(head) = self.window.head() else {
+        let data = |head: &&Pending| head.header.class == EntryClass::Data;
+        let Some(head) = self.window.head().filter(data) else {
             return false;
         };
         let quorums = self.config.quorums;

@@ -57,7 +57,7 @@ pub(super) struct Shared {
     entrance: Mutex<Entrance>,
     room: Notify,
     ended: watch::Sender<Option<WriterEnd>>,
-    full: watch::Sender<bool>,
+    full: watch::Sender<Option<String>>,
     worn: AtomicBool,
 }
 
@@ -98,9 +98,9 @@ impl Shared {
         self.room.notify_waiters();
     }
 
-    /// Refuses DATA from now on, or takes it again.
-    pub(super) fn set_full(&self, full: bool) {
-        self.entrance().full = full;
+    /// Refuses DATA from now on, and says why; or takes it again.
+    pub(super) fn set_full(&self, full: Option<String>) {
+        self.entrance().full = full.is_some();
         self.full.send_replace(full);
     }
 
@@ -172,7 +172,7 @@ impl LedgerWriter {
             room: Notify::new(),
             followed,
             ended: watch::Sender::new(None),
-            full: watch::Sender::new(false),
+            full: watch::Sender::new(None),
             worn: AtomicBool::new(false),
         });
         // Unbounded as a type; bounded by the permits that each append takes first (W2).
@@ -316,21 +316,22 @@ impl LedgerWriter {
         self.shared.note_metadata(metadata, version);
     }
 
-    /// Turns true when records can find no ack quorum here because members are read-only, and nobody can take their places
+    /// Says why once records can find no ack quorum here because members are read-only, and nobody can take their places
     /// (storage.md, amended D1). DATA is then refused with [`NotWritten::Full`]; what was appended before is decided by
     /// [`LedgerWriter::close`], which the owner should call: nothing behind a blocked record is confirmed either.
-    pub fn full(&self) -> watch::Receiver<bool> {
+    pub fn full(&self) -> watch::Receiver<Option<String>> {
         self.shared.full.subscribe()
     }
 
     /// Takes DATA again: the owner found that Qa members are writable ([`crate::LedgerClient::takes_data`]).
     pub fn admit_data(&self) {
-        self.shared.set_full(false);
+        self.shared.set_full(None);
     }
 
     /// Refuses DATA: the ledger was made on members that may be read-only.
     pub(crate) fn refuse_data(&self) {
-        self.shared.set_full(true);
+        let why = "it was made on bookies that take no records";
+        self.shared.set_full(Some(why.to_owned()));
     }
 
     /// True when the ensemble changed so often that the owner should roll the ledger (storage.md W15).

@@ -296,9 +296,9 @@ impl Task {
             WriterEffect::Released { member, entry } => {
                 tracing::debug!(ledger = %self.shared.ledger, %entry, bookie = %member.bookie, "entry stays without a copy");
             }
-            WriterEffect::Full => {
-                tracing::warn!(ledger = %self.shared.ledger, "members are read-only and nobody can take their places");
-                self.shared.set_full(true);
+            WriterEffect::Full { why } => {
+                tracing::warn!(ledger = %self.shared.ledger, why, "members are read-only and nobody can take their places");
+                self.shared.set_full(Some(why));
             }
             WriterEffect::Conflicted {
                 member,

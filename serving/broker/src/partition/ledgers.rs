@@ -34,8 +34,8 @@ pub(super) enum News {
     NotRolled,
     /// The old one is as good as it was.
     Verified,
-    /// It is closed, and there is no next one yet.
-    Closed,
+    /// It is closed for this reason, and there is no next one yet.
+    Closed(Fault),
     /// None can be made: too few bookies take records.
     NoRoom(Fault),
 }
@@ -162,7 +162,9 @@ impl Task {
             return;
         };
         tracing::warn!(partition = %self.partition, ledger = %writer.ledger(), "storage is full; no records are taken until there is room");
-        self.core.storage_full(storage_fault::full());
+        let why = writer.full().borrow().clone().unwrap_or_default();
+        let fault = storage_fault::full(&why);
+        self.core.storage_full(fault.clone());
         self.closing = true;
         let chain = self.take_chain();
         let guard = Txn {
@@ -171,7 +173,7 @@ impl Task {
         };
         self.ledger_work = Some(Box::pin(async move {
             let result = match writer.close(guard).await {
-                Ok(_) => Ok(News::Closed),
+                Ok(_) => Ok(News::Closed(fault)),
                 Err(CloseError::Conflict(_)) => Err(ownership::moved()),
                 Err(error) => Err(Fault::new(Reason::StorageUnknown, error.to_string())),
             };
@@ -220,7 +222,7 @@ impl Task {
             News::Opened(writer) => self.install(writer),
             News::NotRolled => self.core.log_opened(false, now),
             News::Verified => self.core.log_verified(now),
-            News::Closed => self.begin_full(storage_fault::full()),
+            News::Closed(fault) => self.begin_full(fault),
             News::NoRoom(fault) => {
                 tracing::warn!(partition = %self.partition, %fault, "no log ledger can be made; no records are taken until there is room");
                 self.begin_full(fault);
@@ -246,7 +248,7 @@ impl Task {
         let mut full = writer.full();
         self.filling = Some(Box::pin(async move {
             // A writer that is gone does not fill.
-            if full.wait_for(|full| *full).await.is_err() {
+            if full.wait_for(Option::is_some).await.is_err() {
                 std::future::pending::<()>().await;
             }
         }));

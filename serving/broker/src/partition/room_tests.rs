@@ -32,12 +32,16 @@ fn refused(core: &mut Core) -> Vec<(u32, Reason, Fate)> {
         .collect()
 }
 
+fn full() -> Fault {
+    storage_fault::full("for a test")
+}
+
 const FULL: (Reason, Fate) = (Reason::StorageFull, Fate::NotApplied);
 
 #[test]
 fn full_storage_refuses_what_waits_at_once_and_what_was_sent_once_the_ledger_is_closed() {
     let mut core = filling();
-    core.storage_full(storage_fault::full());
+    core.storage_full(full());
     assert_eq!(refused(&mut core), [(3, FULL.0, FULL.1)]);
     // A copy of what is in flight waits with it, anything new is refused.
     produce(&mut core, 4, &batch(7, 0, 1, 2));
@@ -49,7 +53,7 @@ fn full_storage_refuses_what_waits_at_once_and_what_was_sent_once_the_ledger_is_
         refused(&mut core),
         [(5, FULL.0, FULL.1), (6, FULL.0, FULL.1)]
     );
-    core.log_closed(&storage_fault::full());
+    core.log_closed(&full());
     assert_eq!(
         refused(&mut core),
         [(2, FULL.0, FULL.1), (4, FULL.0, FULL.1)]
@@ -66,8 +70,8 @@ fn full_storage_refuses_what_waits_at_once_and_what_was_sent_once_the_ledger_is_
 #[test]
 fn producers_go_on_where_the_closed_ledger_ends_when_there_is_room_again() {
     let mut core = filling();
-    core.storage_full(storage_fault::full());
-    core.log_closed(&storage_fault::full());
+    core.storage_full(full());
+    core.log_closed(&full());
     core.take_effects();
     core.room_returned();
     produce(&mut core, 9, &batch(7, 0, 1, 2));
@@ -92,11 +96,11 @@ fn producers_go_on_where_the_closed_ledger_ends_when_there_is_room_again() {
 #[test]
 fn batch_that_is_confirmed_while_the_full_ledger_drains_is_stored() {
     let mut core = filling();
-    core.storage_full(storage_fault::full());
+    core.storage_full(full());
     produce(&mut core, 4, &batch(7, 0, 1, 2));
     core.take_effects();
     core.confirmed(EntryId(1), 4);
-    core.log_closed(&storage_fault::full());
+    core.log_closed(&full());
     let stored: Vec<_> = answers(core.take_effects())
         .into_iter()
         .map(|(ticket, result)| (ticket, result.unwrap().base_offset.0))

@@ -294,7 +294,7 @@ impl World {
                 WriterEffect::Frozen(sealing) => self.propose_close(sealing),
                 WriterEffect::Forget { .. }
                 | WriterEffect::Released { .. }
-                | WriterEffect::Full
+                | WriterEffect::Full { .. }
                 | WriterEffect::Conflicted { .. } => {}
                 WriterEffect::Ended(end) => self.check_end(&end),
             }
