@@ -139,6 +139,35 @@ fn third_parties_stay_where_they_belong() {
     none(findings);
 }
 
+/// Our crates in the tree of the product, with the features that `cargo build` gives them; with `dev` also those of its tests.
+fn features(edges: &str) -> Vec<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--package", "hulse"])
+        .args(["--prefix", "none", "--no-dedupe", "--edges", edges])
+        .args(["--format", "{p} [{f}]"])
+        .current_dir(root())
+        .output()
+        .expect("cargo draws the tree");
+    let words = String::from_utf8(output.stdout).expect("cargo writes text");
+    let ours = words.lines().filter(|line| line.contains("(/"));
+    ours.map(str::to_owned).collect()
+}
+
+/// Memory disks, fault hooks and mutants are behind the feature `testing`; no build of the product has it.
+#[test]
+fn product_is_built_without_what_is_for_tests() {
+    let tests = |lines: &[String]| lines.iter().filter(|line| line.contains("testing")).count();
+    let (product, with_tests) = (features("normal,build"), features("normal,build,dev"));
+    assert!(product.len() >= ARROWS.len(), "{product:?}");
+    assert!(tests(&with_tests) > 0, "{with_tests:?}");
+    none(
+        product
+            .into_iter()
+            .filter(|line| line.contains("testing"))
+            .collect(),
+    );
+}
+
 #[test]
 fn versions_and_features_stand_in_the_root_table_only() {
     let mut findings = Vec::new();

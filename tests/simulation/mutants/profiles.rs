@@ -1,4 +1,4 @@
-//! Histories in which a rule matters.
+//! Histories in which a rule matters, each as a trouble that a run of three members is in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,42 +9,70 @@ use rand_chacha::ChaCha12Rng;
 use tests_harness::World;
 use tests_harness::network::{Delivery, Kind};
 
-use super::hunt::Profile;
-
-/// The names of all bookies, in random order.
-fn shuffled(world: &World, rng: &mut ChaCha12Rng) -> Vec<String> {
-    let mut names: Vec<String> = world
-        .bookies
-        .iter()
-        .map(|bookie| bookie.name().to_owned())
-        .collect();
-    names.shuffle(rng);
-    names
+/// What a run is made of besides its writer and the three bookies of E = Qw = 3, Qa = 2.
+pub struct Profile {
+    /// Recoverers.
+    pub recoverers: u32,
+    /// They begin this long after the trouble, ms.
+    pub delay: (u64, u64),
+    /// Each dies at most this long after it began, ms.
+    pub life_max: Option<u64>,
+    /// Plans what goes wrong from now on.
+    pub trouble: fn(&Arc<World>, &mut ChaCha12Rng),
+    /// Until the world heals.
+    pub fire: Duration,
 }
 
 /// T1: no fence reaches one member, and the writer's adds reach it late; another one's answers to recovery are lost; the third
 /// lacks the newest entries.
 pub const LATE_ADDS: Profile = Profile {
-    quorums: (3, 3, 2),
-    spares: 0,
-    appends: (60, 20),
     recoverers: 1,
-    delay: 10..200,
+    delay: (10, 200),
+    life_max: None,
     trouble: late_adds,
     fire: Duration::from_secs(3),
 };
 
+/// T4: the newest entries lie at one member; recoverers die while they write them back, and a part of that is lost.
+pub const DYING_RECOVERERS: Profile = Profile {
+    recoverers: 3,
+    delay: (50, 1_500),
+    life_max: Some(60),
+    trouble: dying_recoverers,
+    fire: Duration::from_secs(3),
+};
+
+/// The names of all bookies, in random order.
+fn shuffled(world: &World, rng: &mut ChaCha12Rng) -> Vec<String> {
+    let names = world.bookies.iter().map(|bookie| bookie.name().to_owned());
+    let mut names: Vec<String> = names.collect();
+    names.shuffle(rng);
+    names
+}
+
 fn late_adds(world: &Arc<World>, rng: &mut ChaCha12Rng) {
     let names = shuffled(world, rng);
-    let late = rng.random_range(200..900);
+    let late = Duration::from_millis(rng.random_range(200..900));
     world.network.script(move |message| {
         let [deaf, mute, lacking] = [0, 1, 2].map(|place| names[place] == message.bookie);
-        let late = Duration::from_millis(late);
         match (message.kind, message.answer) {
             (Kind::Add, false) if deaf => Some(Delivery::After(late)),
             (Kind::Fence, false) if deaf => Some(Delivery::Drop),
             (Kind::RecoveryRead, true) if mute => Some(Delivery::Drop),
             (Kind::Add, false) if lacking => Some(Delivery::Drop),
+            _ => None,
+        }
+    });
+}
+
+fn dying_recoverers(world: &Arc<World>, rng: &mut ChaCha12Rng) {
+    let names = shuffled(world, rng);
+    let mut chance = world.seeds.stream("write-backs");
+    world.network.script(move |message| {
+        let full = names[0] == message.bookie;
+        match (message.kind, message.answer) {
+            (Kind::Add, false) if !full => Some(Delivery::Drop),
+            (Kind::WriteBack, false) if !full && chance.random_bool(0.6) => Some(Delivery::Drop),
             _ => None,
         }
     });
