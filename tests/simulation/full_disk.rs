@@ -1,10 +1,11 @@
 //! Full disks (storage.md D1 as amended, D2, E5): records are refused in time and in words, everything else goes on, and so do records
 //! once there is room.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bookie_client::{AppendError, LedgerWriter, NewLedger, NotWritten};
+use bookie_client::{AppendError, Appended, LedgerWriter, NewLedger, NotWritten};
 use bookie_metadata::Txn;
 use bytes::Bytes;
 use hulse_proto::batch::{BatchBuilder, Compression, RecordRef};
@@ -101,7 +102,7 @@ impl Client {
 
     async fn refused_at_once(&mut self) {
         let begun = Instant::now();
-        let fault = self.send(10).await.unwrap_err();
+        let fault = self.send(10).await.expect_err("the disks are full");
         assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
         assert_full(&fault);
     }
@@ -117,7 +118,7 @@ impl Client {
 }
 
 fn batch(id: RecordId, bytes: usize) -> Bytes {
-    let mut builder = BatchBuilder::new(Compression::None).unwrap();
+    let mut builder = BatchBuilder::new(Compression::None).expect("no compression is supported");
     let (key, value) = (vec![b'k'; bytes], id.payload());
     let record = RecordRef {
         timestamp: 0,
@@ -125,7 +126,7 @@ fn batch(id: RecordId, bytes: usize) -> Bytes {
         value: Some(value.as_bytes()),
         headers: &[],
     };
-    builder.push(&record).unwrap();
+    builder.push(&record).expect("a small record fits");
     builder.build(None)
 }
 
@@ -334,6 +335,33 @@ fn is_closed(error: &AppendError) -> bool {
     matches!(error, AppendError::NotWritten { why: found } if why(found))
 }
 
+fn is_full<T>(result: &Result<T, AppendError>) -> bool {
+    let why = |why: &NotWritten| matches!(why, NotWritten::Full { .. });
+    matches!(result, Err(AppendError::NotWritten { why: found }) if why(found))
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Appended, AppendError>>>>;
+
+/// Fills every disk with the writer's records until one is blocked: its answer, to come.
+async fn fill(world: &World, writer: &LedgerWriter, next: &mut u64) -> Answer {
+    for bookie in &world.bookies {
+        bookie.fill_disk(0);
+    }
+    let mut full = writer.full();
+    loop {
+        let mut answer: Answer =
+            Box::pin(writer.append(entry(writer, EntryClass::Data, next, 3_000)));
+        tokio::select! {
+            biased;
+            found = &mut answer => assert!(found.is_ok(), "{found:?}"),
+            found = full.wait_for(Option::is_some) => {
+                assert!(found.is_ok_and(|why| why.is_some()));
+                return answer;
+            }
+        }
+    }
+}
+
 /// Amended D1: CONTROL does not wait behind blocked DATA; it goes on in a ledger on read-only bookies, which takes DATA again once
 /// Qa of its members are writable. META goes on anyway.
 #[test]
@@ -345,32 +373,12 @@ fn control_goes_on_in_a_ledger_of_its_own_and_meta_in_its_own() {
         let create = client.create(new(LedgerKind::Log, 0), |_| Txn::default());
         let writer = create.await.unwrap();
         let mut next = 0;
-        for bookie in &world.bookies {
-            bookie.fill_disk(0);
-        }
-        let mut full = writer.full();
-        let blocked = loop {
-            let entry = entry(&writer, EntryClass::Data, &mut next, 3_000);
-            let mut answer = Box::pin(writer.append(entry));
-            tokio::select! {
-                biased;
-                found = &mut answer => drop(found.unwrap()),
-                found = full.wait_for(Option::is_some) => {
-                    assert!(found.unwrap().is_some());
-                    break answer;
-                }
-            }
-        };
+        let blocked = fill(&world, &writer, &mut next).await;
         let control = writer.append(entry(&writer, EntryClass::Control, &mut next, 30));
         let refused = writer
             .append(entry(&writer, EntryClass::Data, &mut next, 30))
             .await;
-        assert!(matches!(
-            refused,
-            Err(AppendError::NotWritten {
-                why: NotWritten::Full { .. }
-            })
-        ));
+        assert!(is_full(&refused));
         let totals = writer.close(Txn::default()).await.unwrap();
         assert!(is_closed(&blocked.await.unwrap_err()));
         assert!(is_closed(&control.await.unwrap_err()));
@@ -397,12 +405,7 @@ fn control_goes_on_in_a_ledger_of_its_own_and_meta_in_its_own() {
         let early = log
             .append(entry(&log, EntryClass::Data, &mut next.clone(), 30))
             .await;
-        assert!(matches!(
-            early,
-            Err(AppendError::NotWritten {
-                why: NotWritten::Full { .. }
-            })
-        ));
+        assert!(is_full(&early));
         assert!(!client.takes_data(Some(&log)).await.unwrap());
         for bookie in &world.bookies[..2] {
             bookie.free_disk();

@@ -28,7 +28,7 @@ fn member<'a>(world: &'a World, ledger: &LedgerMetadata, position: usize) -> &'a
     let mut bookies = world.bookies.iter();
     bookies
         .find(|bookie| bookie.name() == name.as_str())
-        .unwrap()
+        .expect("members are bookies of the world")
 }
 
 /// Lets the members of the ledger die one after the other, `times` times, each for long enough to be replaced.
