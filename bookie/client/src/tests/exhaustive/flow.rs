@@ -21,7 +21,7 @@ impl Cell {
             Packet::Add(call) => self.add(call),
             Packet::Verified(call, found) => {
                 let index = self.index_of(&call.member);
-                let verdict = self.bookies[index].verify(LEDGER, found.as_ref());
+                let verdict = self.bookies[index].verify(LEDGER, found.as_deref());
                 match verdict {
                     Ok(()) => self.store(call),
                     Err(error) => self.send(Packet::AddAnswer(call.tag(), Err(error))),
@@ -92,7 +92,9 @@ impl Cell {
         }
         if self.bookies[index].must_verify(&call.request) && !careless {
             let row = self.table.get(&ledger_key(LEDGER));
-            let found = row.and_then(|row| LedgerMetadata::decode(&row.value).ok());
+            let found = row
+                .and_then(|row| LedgerMetadata::decode(&row.value).ok())
+                .map(Box::new);
             return self.send(Packet::Verified(call, found));
         }
         self.store(call);
@@ -172,10 +174,8 @@ impl Cell {
                     self.send(Packet::Add(call));
                 }
                 WriterEffect::Confirmed { entry } => self.confirmed(entry),
-                WriterEffect::Failed { entry, error } => {
-                    if error.fate() == Fate::NotApplied {
-                        self.unwritten.insert(entry);
-                    }
+                WriterEffect::Failed { entry, error } if error.fate() == Fate::NotApplied => {
+                    self.unwritten.insert(entry);
                 }
                 WriterEffect::CheckMetadata => {
                     self.send(Packet::Get(Asker::Check, ledger_key(LEDGER)));

@@ -21,7 +21,7 @@ pub(super) enum Asker {
 pub(super) enum Packet {
     Add(AddCall),
     /// First contact: metadata were read, the add waits for it (B2).
-    Verified(AddCall, Option<LedgerMetadata>),
+    Verified(AddCall, Option<Box<LedgerMetadata>>),
     AddAnswer(AddTag, Result<(), BookieError>),
     Ask {
         from: usize,
