@@ -101,17 +101,20 @@ impl LedgerState {
                 return AddVerdict::Refused(error);
             }
         }
+        let careless = mutation.is(Mutant::ProposedMemberCounts);
+        if origin == Origin::Normal && !(self.contacted || careless) {
+            // Also of an entry that is held: it may be a late recoverer's, at a disk that lost the fence against its writer.
+            return AddVerdict::Verify;
+        }
         if let Some(pending) = self.pending.get(&entry) {
             return match pending.digest == digest {
                 true => AddVerdict::Pending(pending.group),
                 false => AddVerdict::Conflict(pending.digest),
             };
         }
-        let careless = mutation.is(Mutant::ProposedMemberCounts);
         match self.entries.get(entry) {
             Some(slot) if slot.digest != digest => AddVerdict::Conflict(slot.digest),
             Some(_) if !self.damaged.contains(&entry) => AddVerdict::Stored,
-            _ if origin == Origin::Normal && !(self.contacted || careless) => AddVerdict::Verify,
             _ => AddVerdict::Append,
         }
     }

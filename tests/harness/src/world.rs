@@ -228,6 +228,7 @@ impl World {
 
     /// From now on bookies call something stored in this sense; before they are started.
     pub fn set_sync(&self, mode: SyncMode) {
+        self.trace.line(format_args!("sync mode {mode:?}"));
         for bookie in &self.bookies {
             bookie.set_sync(mode);
         }

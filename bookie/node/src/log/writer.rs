@@ -18,6 +18,7 @@ use super::recovery::{LogError, Recovered};
 use crate::config::SyncMode;
 use crate::core::Room;
 use crate::disk::{Disk, DiskError, DiskErrorKind, DiskFile};
+use crate::identity::forget_kernel;
 
 /// On a full disk a start is content with a log file this small, bytes.
 const FILE_BYTES_MIN: u64 = 64 << 10;
@@ -99,7 +100,7 @@ impl LogWriter {
     fn seal(&mut self, recovered: &Recovered, records: &[Record]) -> Result<(), LogError> {
         // The new file's groups state that everything before them is durable; without syncs it is made so now.
         for file in recovered.files.values() {
-            file.sync()?;
+            self.sync_file(file.as_ref())?;
         }
         let mut first = GroupBuilder::new(Vec::new());
         let current = self.current.id;
@@ -222,7 +223,7 @@ impl LogWriter {
     /// As [`LogWriter::write`]; a failed sync is never repeated (E1).
     pub fn sync(&mut self) -> Result<(), LogError> {
         for file in &self.dirty {
-            file.sync()?;
+            self.sync_file(file.as_ref())?;
         }
         self.dirty.clear();
         self.synced = LogPosition {
@@ -230,6 +231,11 @@ impl LogWriter {
             offset: self.current.at,
         };
         Ok(())
+    }
+
+    fn sync_file(&self, file: &dyn DiskFile) -> Result<(), DiskError> {
+        file.sync()
+            .inspect_err(|_| forget_kernel(self.setup.disk.as_ref()))
     }
 
     /// True when written bytes wait for a sync.
@@ -306,6 +312,11 @@ fn first_file(
     recovered: &Recovered,
 ) -> Result<(OpenFile, bool), DiskError> {
     let mut bytes = setup.file_bytes;
+    // A void file may be all that says that one before it was taken away. So it is left alone until that is on record.
+    let damaged = !recovered.damage.is_empty();
+    if damaged && let Ok(file) = create(setup, recovered.next_file, bytes, None) {
+        return Ok((file, false));
+    }
     if let Some(void) = recovered.void.last()
         && let name = file_name(*void)
         && setup.disk.open(&name)?.bytes()? == bytes

@@ -10,7 +10,9 @@ use rand::RngCore;
 use crate::config::NodeConfig;
 use crate::core::{NodeCore, NodeState};
 use crate::disk::Disk;
-use crate::identity::{Boot, Identity, IdentityError, read_boot, write_boot, write_identity};
+use crate::identity::{
+    Boot, Identity, IdentityError, forget_kernel, read_boot, write_boot, write_identity,
+};
 use crate::log::recovery::{LogError, Recovered, recover};
 use crate::log::writer::{LogWriter, WriterSetup};
 use crate::log::{DamagedRange, LimboKind, Record};
@@ -62,7 +64,7 @@ impl Booted {
     }
 }
 
-/// Scans the log. Writes nothing.
+/// Scans the log. Writes nothing, unless the disk fails.
 ///
 /// # Errors
 /// Of the disk, the boot file or the log.
@@ -82,7 +84,8 @@ pub fn recover_log(
     let survived = !last.kernel.is_empty() && last.kernel == config.kernel_boot_id;
     let mut state = NodeState::default();
     let identity = facts.identity.of_disk();
-    let recovered = recover(disk, &identity, survived, config.mutation, &mut state)?;
+    let recovered = recover(disk, &identity, survived, config.mutation, &mut state)
+        .inspect_err(|_| forget_kernel(disk))?;
     state.forget_dead(|_, _| true);
     let known = &state.known_damage;
     let new_damage: Vec<DamagedRange> = recovered

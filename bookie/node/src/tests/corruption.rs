@@ -1,5 +1,7 @@
 //! Storage.md §12, 12, and case ST-06 on files: damage is told from a torn tail, reported, and never served.
 
+use std::sync::Arc;
+
 use hulse_proto::bookie::{BookieError, RecoveryReadAnswer};
 use hulse_proto::entry::crc32c;
 use hulse_proto::id::LedgerId;
@@ -11,7 +13,7 @@ use crate::disk::Disk;
 use crate::disk::memory::Survival;
 use crate::log::format::GroupHeader;
 use crate::log::{LimboKind, LogPosition};
-use crate::step::StepAnswer;
+use crate::step::{StepAnswer, StepNode};
 
 /// Entries 0..n in groups of their own, each one block; the offsets of their groups begin behind header and seal.
 fn filled(entries: u64) -> (Rig, String) {
@@ -312,4 +314,28 @@ fn damaged_header_of_the_newest_file_with_records_is_damage() {
     assert_eq!(held, 10, "only the first group, a seal, was damaged");
     let answer = rig.recovery_read(1, 1, 12);
     assert!(!negative(&answer), "negative from limbo: {answer:?}");
+}
+
+/// What says that a file is missing is there until the loss is on record, wherever the start that finds it dies.
+#[test]
+fn lost_file_is_damage_also_after_a_start_that_died() {
+    let scope = [LedgerId(1)];
+    for changes in 0..30 {
+        let (rig, _) = filled(10);
+        let mut rig = rig.reopen(config(), Survival::Nothing, &scope);
+        rig.store(1, 10..14, 100);
+        rig.node.make_spare();
+        let (disk, names) = (rig.disk.clone(), log_files(&rig.disk));
+        drop(rig);
+        disk.remove(&names[1]).unwrap();
+        disk.sync_dir().unwrap();
+        disk.crash(Survival::Nothing);
+        disk.stop_after(changes);
+        drop(StepNode::open(config(), Arc::new(disk.clone()), 1, &scope));
+        disk.crash(Survival::Nothing);
+        let mut rig = Rig::on(disk, config(), &scope);
+        assert!(!rig.node.damage().is_empty(), "{changes} changes");
+        let answer = rig.recovery_read(1, 1, 12);
+        assert!(!negative(&answer), "{changes} changes: {answer:?}");
+    }
 }

@@ -452,3 +452,22 @@ fn operators_wish_refuses_data_only() {
     rig.node.event(Event::ReadOnly(None));
     rig.store(1, 2..3, 10);
 }
+
+/// A late write-back reached a disk that lost its fence; then the old writer's add of that entry arrives. That it is held is no
+/// reason to say that the writer may count it.
+#[test]
+fn writers_first_add_of_an_entry_that_repair_stored_asks_metadata() {
+    let mut rig = Rig::new(config());
+    let mut copy = add(rig.to(1), entry(1, 0, 100));
+    copy.origin = Origin::Copy { bound: EntryId(1) };
+    assert!(matches!(submit(&mut rig, copy), StepAnswer::Add(Ok(()))));
+    let (_, output) = rig.node.add(add(rig.to(1), entry(1, 0, 100)));
+    assert_eq!(output.verify, [ONE]);
+    assert!(output.answers.is_empty());
+    let token = FenceToken(3);
+    let output = rig.node.verified(ONE, Verdict::Fenced { token });
+    assert_eq!(
+        refused(rig.answer(output)),
+        BookieError::Fenced { ledger: ONE, token }
+    );
+}

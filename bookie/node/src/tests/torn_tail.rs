@@ -277,3 +277,24 @@ fn write_cut_short_by_a_kill_is_a_torn_tail_under_the_same_kernel() {
         assert!(!rig.has(1, 4), "half a group was adopted");
     }
 }
+
+/// A failed sync marks pages clean that the disk never got; that the same kernel still runs proves nothing then (amended B5).
+#[test]
+fn failed_sync_makes_the_next_start_unclean() {
+    let interval = || NodeConfig {
+        sync: SyncMode::Interval(Duration::from_secs(1)),
+        kernel_boot_id: "a".to_owned(),
+        ..config()
+    };
+    let mut rig = Rig::new(interval());
+    for number in 0..5 {
+        rig.add(1, number, 100);
+        rig.settle();
+    }
+    rig.disk.fail_syncs(1);
+    rig.node.sync_now();
+    assert!(rig.node.core().failed().is_some());
+    let mut rig = rig.reopen(interval(), Survival::Everything, &[LedgerId(1)]);
+    assert_eq!(rig.node.new_limbo(), [LimboKind::Unsynced]);
+    assert!(!rig.has(1, 4), "the disk never got it");
+}

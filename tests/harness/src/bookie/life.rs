@@ -257,6 +257,7 @@ impl SimBookie {
         }
         if failed {
             // The process exits (storage.md E1); what the page cache shows is not what is on the medium.
+            self.state().note_lost_tail();
             let loss = match self.state().rng.random_bool(0.5) {
                 true => PowerLoss::Yes,
                 false => PowerLoss::No,

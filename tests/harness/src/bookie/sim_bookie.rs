@@ -363,11 +363,16 @@ impl State {
         self.power_off(disk, loss);
     }
 
+    /// Without syncs, what was called stored may be gone now.
+    pub(super) fn note_lost_tail(&mut self) {
+        self.scars.tail |= !self.sync.always();
+    }
+
     pub(super) fn power_off(&mut self, disk: &MemoryDisk, loss: PowerLoss) {
         match loss {
             PowerLoss::Yes => {
                 self.kernel += 1;
-                self.scars.tail |= !self.sync.always();
+                self.note_lost_tail();
                 disk.crash(Survival::Random(&mut self.rng));
             }
             PowerLoss::No => disk.crash(Survival::Everything),
