@@ -1,8 +1,8 @@
 //! `bookie-client`: ledgers as their users see them: create, append, read, seal, recover, delete, wherever their bytes live.
 //!
 //! Main path: [`LedgerClient::create`] → [`LedgerWriter::append`] → the writer core (numbers, write set, acks, last confirmed)
-//! → `BookieCalls::add` of each member → in-order completion. A member that fails is replaced on the way. After an owner's death: [`LedgerClient::recover`], then
-//! [`LedgerClient::reader`].
+//! → `BookieCalls::add` of each member → in-order completion. A member that fails is replaced on the way. After an owner's death:
+//! [`LedgerClient::recover`], then [`LedgerClient::reader`].
 //!
 //! # Invariants
 //! 1. An append is answered with success only when its entry and all before it have Qa acks from members that metadata names

@@ -102,7 +102,7 @@ pub(crate) fn choose(
 /// Chooses who takes the places of `failing` members (storage.md W10): usable bookies outside the ensemble that did not fail in
 /// this ledger, spread over zones. Fewer than asked for when there are no more; among equals the first is taken.
 pub(crate) fn replace(
-    kind: LedgerKind,
+    room: Room,
     ensemble: &[Member],
     failing: &[usize],
     failed: &[Member],
@@ -118,7 +118,7 @@ pub(crate) fn replace(
     }
     let mut usable: Vec<&Candidate> = candidates
         .iter()
-        .filter(|found| found.live && (found.writable || kind == LedgerKind::State))
+        .filter(|found| room.suffices(found))
         .filter(|found| !kept(&found.member))
         .filter(|found| !ensemble.contains(&found.member) && !failed.contains(&found.member))
         .collect();

@@ -25,7 +25,7 @@ const RESTART_WAIT_MAX: Duration = Duration::from_millis(1_600);
 /// How far ahead the timer is set when nothing waits.
 const IDLE: Duration = Duration::from_secs(3600);
 
-type Pending = Pin<Box<dyn Future<Output = RecoveryEvent> + Send>>;
+type EventToCome = Pin<Box<dyn Future<Output = RecoveryEvent> + Send>>;
 
 pub(crate) async fn recover(
     inner: &Arc<Inner>,
@@ -75,7 +75,7 @@ async fn attempt(
     mut core: RecoveryCore,
 ) -> Result<LedgerMetadata, RecoverError> {
     let started = Instant::now();
-    let mut pending = FuturesUnordered::<Pending>::new();
+    let mut pending = FuturesUnordered::<EventToCome>::new();
     let mut event = RecoveryEvent::Start;
     loop {
         for effect in core.on_event(started.elapsed(), event) {
@@ -102,7 +102,7 @@ async fn attempt(
     }
 }
 
-fn read_metadata(inner: Arc<Inner>, key: String) -> Pending {
+fn read_metadata(inner: Arc<Inner>, key: String) -> EventToCome {
     Box::pin(async move {
         let answer = timeout(inner.config.read_timeout, inner.metadata.get(&key)).await;
         RecoveryEvent::MetadataRead(answer.unwrap_or_else(|_| {
@@ -113,7 +113,7 @@ fn read_metadata(inner: Arc<Inner>, key: String) -> Pending {
     })
 }
 
-fn send_txn(inner: Arc<Inner>, txn: Txn) -> Pending {
+fn send_txn(inner: Arc<Inner>, txn: Txn) -> EventToCome {
     Box::pin(async move {
         let answer = timeout(inner.config.read_timeout, inner.metadata.txn(txn)).await;
         RecoveryEvent::MetadataAnswer(answer.unwrap_or_else(|_| {
@@ -124,7 +124,7 @@ fn send_txn(inner: Arc<Inner>, txn: Txn) -> Pending {
     })
 }
 
-fn list_bookies(inner: Arc<Inner>) -> Pending {
+fn list_bookies(inner: Arc<Inner>) -> EventToCome {
     Box::pin(async move {
         let answer = timeout(inner.config.read_timeout, inner.bookies.candidates()).await;
         let mut listed = answer.unwrap_or_else(|_| {
@@ -141,7 +141,7 @@ fn list_bookies(inner: Arc<Inner>) -> Pending {
     })
 }
 
-fn ask_member(inner: &Arc<Inner>, position: usize, member: &Member, ask: BookieAsk) -> Pending {
+fn ask_member(inner: &Arc<Inner>, position: usize, member: &Member, ask: BookieAsk) -> EventToCome {
     let limit = inner.config.read_timeout;
     let calls = inner.bookies.calls(member);
     match ask {

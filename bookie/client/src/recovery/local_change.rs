@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use bookie_metadata::MetadataError;
 use hulse_proto::id::EntryId;
-use hulse_proto::ledger::{Fragment, LedgerKind, Member};
+use hulse_proto::ledger::{Fragment, Member};
 use hulse_proto::mutant::Mutant;
 
 use super::core::RecoveryCore;
 use super::event::RecoveryEffect;
 use crate::directory::Candidate;
-use crate::placement;
+use crate::placement::{self, Room};
 
 /// Between two lists of candidates that name nobody.
 const LIST_AGAIN: Duration = Duration::from_secs(1);
@@ -96,9 +96,9 @@ impl RecoveryCore {
         let ensemble = self.local.ensemble_of(EntryId(u64::MAX)).to_vec();
         let candidates = result.unwrap_or_default();
         // Recovery adds pass on read-only bookies, so those will do (amended D1).
-        let kind = LedgerKind::State;
+        let room = Room::ForTheRest;
         let replaced =
-            placement::replace(kind, &ensemble, &failing, &self.local.failed, &candidates);
+            placement::replace(room, &ensemble, &failing, &self.local.failed, &candidates);
         if replaced.is_empty() {
             self.local.none_until = Some(now + LIST_AGAIN);
             return;

@@ -252,7 +252,7 @@ impl WriterCore {
             })
             .collect();
         let replaced = placement::replace(
-            self.config.kind,
+            self.config.kind.into(),
             &ensemble,
             &failing,
             &self.change.failed,
@@ -263,7 +263,7 @@ impl WriterCore {
             self.full.nobody_at = Some(asked_at);
             // In another ledger those that failed in this one may be taken again.
             let forgiven = placement::replace(
-                self.config.kind,
+                self.config.kind.into(),
                 &ensemble,
                 &failing,
                 &[],

@@ -5,8 +5,9 @@
 //! `task` is its shell, one task per open ledger; `handle` is what the owner holds, with `permits` for what is in flight; `closing`
 //! writes the close into metadata.
 //!
-//! A member that fails is retried, and replaced when that does not help (`full`: when it cannot help, because disks are full): `change` (W7–W12) surveys and
-//! proposes, `resolve` learns what became of the proposal, `surveying` asks metadata for them.
+//! A member that fails is retried, and replaced when that does not help: `change` (W7–W12) surveys and proposes, `resolve` learns
+//! what became of the proposal, `surveying` asks metadata for both. `full` tells the owner when nothing helps, because disks are
+//! full (amended D1).
 
 mod acks;
 mod change;

@@ -51,12 +51,12 @@ pub(super) enum Command {
 }
 
 /// A member's answer, to come.
-struct Pending {
+struct AnswerToCome {
     tag: Option<AddTag>,
     call: Call<()>,
 }
 
-impl Future for Pending {
+impl Future for AnswerToCome {
     type Output = (AddTag, Result<(), BookieError>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -83,7 +83,7 @@ struct Task {
     started: Instant,
     queue: mpsc::UnboundedReceiver<Command>,
     /// Answers to come, by position: a position's can be forgotten together.
-    calls: Vec<FuturesUnordered<Pending>>,
+    calls: Vec<FuturesUnordered<AnswerToCome>>,
     /// In entry order, as the core completes them.
     waiting: VecDeque<Waiting>,
     sealing: Option<oneshot::Sender<Result<Sealing, WriterEnd>>>,
@@ -318,7 +318,7 @@ impl Task {
     fn send(&mut self, call: AddCall) {
         let tag = call.tag();
         match self.shared.inner.bookies.calls(&call.member) {
-            Some(bookie) => self.calls[tag.position].push(Pending {
+            Some(bookie) => self.calls[tag.position].push(AnswerToCome {
                 call: bookie.add(call.request),
                 tag: Some(tag),
             }),
@@ -381,7 +381,9 @@ async fn ready<T>(waited: &mut Waited<T>) -> T {
 }
 
 /// The next answer of any position; pending for ever while none is to come.
-async fn next_answer(calls: &mut [FuturesUnordered<Pending>]) -> (AddTag, Result<(), BookieError>) {
+async fn next_answer(
+    calls: &mut [FuturesUnordered<AnswerToCome>],
+) -> (AddTag, Result<(), BookieError>) {
     std::future::poll_fn(|cx| {
         for position in calls.iter_mut() {
             if position.is_empty() {
