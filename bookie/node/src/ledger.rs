@@ -92,7 +92,7 @@ impl LedgerState {
         active.map(|(kind, _)| *kind).max()
     }
 
-    /// Judges an add by B3, B7 and B11. The disk's fullness is judged by the caller, after duplicates.
+    /// Judges an add by B2, B3 and B7. The disk's fullness is judged by the caller, after duplicates.
     pub fn judge(&self, header: &EntryHeader, origin: Origin, mutation: Mutation) -> AddVerdict {
         let (ledger, entry, digest) = (header.ledger, header.entry, header.digest());
         if let Some(error) = self.refuses(ledger, origin, entry) {
@@ -119,6 +119,7 @@ impl LedgerState {
         }
     }
 
+    /// Tombstone, fence, limbo, token and bound: what refuses an add whatever is held (B3, B12, S3).
     fn refuses(&self, ledger: LedgerId, origin: Origin, entry: EntryId) -> Option<BookieError> {
         if self.deleted {
             return Some(BookieError::Deleted { ledger });

@@ -108,7 +108,7 @@ pub enum Event {
     },
     /// The log's free room changed.
     RoomChanged(Room),
-    /// An operator's wish, or a lost lease (C5): `Some` refuses new data.
+    /// The lease is lost by metadata's word (C5): `Some` refuses new data, and says why.
     ReadOnly(Option<String>),
 }
 

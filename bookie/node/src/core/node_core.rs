@@ -178,7 +178,7 @@ impl NodeCore {
         }
     }
 
-    /// Storage.md B0 and B14: what is judged before anything else.
+    /// Is the request for this life of this disk? Judged before anything else, without effect (storage.md B0).
     pub(super) fn check(&self, to: &Address) -> Result<(), BookieError> {
         if to.cell != self.identity.cell {
             return Err(BookieError::WrongCell {
@@ -195,6 +195,7 @@ impl NodeCore {
         Ok(())
     }
 
+    /// Nothing is accepted once the log failed (B14).
     pub(super) fn check_log(&self) -> Result<(), BookieError> {
         match &self.failed {
             Some(why) => Err(BookieError::Failed { why: why.clone() }),

@@ -1,6 +1,6 @@
 //! The node's live key `node/bookie/{name}`: what the role that runs it keeps renewed (storage.md C5).
 
-use bookie_metadata::{LeaseId, MetadataError, MetadataStore, Op, Txn, TxnOutcome};
+use bookie_metadata::{LeaseId, Op};
 use hulse_proto::wire::metadata as wire;
 use prost::Message;
 
@@ -8,7 +8,8 @@ use super::node::BookieNode;
 use crate::core::Event;
 
 impl BookieNode {
-    /// The key, as an operation bound to a lease. Written again whenever [`BookieNode::mode`] changes and at each renewal.
+    /// The key, as an operation bound to a lease. Written again whenever [`BookieNode::mode`] changes, and with each new
+    /// lease; a renewal leaves it as it is.
     pub fn lease_op(&self, lease: LeaseId, endpoint: &str) -> Op {
         let value = wire::Node {
             boot_uuid: self.boot_uuid.as_bytes().to_vec().into(),
@@ -24,26 +25,6 @@ impl BookieNode {
         }
     }
 
-    /// Publishes the key.
-    ///
-    /// # Errors
-    /// Of the store. Only [`MetadataError::LeaseEnded`] means that the lease is lost; the node should then
-    /// [`BookieNode::refuse_data`] until a new one is granted (ARCHITECTURE D6: silence is no loss).
-    pub async fn publish(
-        &self,
-        metadata: &dyn MetadataStore,
-        lease: LeaseId,
-        endpoint: &str,
-    ) -> Result<(), MetadataError> {
-        let txn = Txn {
-            compares: Vec::new(),
-            ops: vec![self.lease_op(lease, endpoint)],
-        };
-        match metadata.txn(txn).await? {
-            TxnOutcome::Committed { .. } | TxnOutcome::Conflict { .. } => Ok(()),
-        }
-    }
-
     /// What placement should know: `failed`, `readonly` or `normal`.
     pub fn mode(&self) -> &'static str {
         let inner = self.shared.lock();
@@ -54,7 +35,8 @@ impl BookieNode {
         }
     }
 
-    /// Refuses (or with `None` takes again) new data; META, CONTROL, fences and recovery go on.
+    /// Refuses (or with `None` takes again) new data; META, CONTROL, fences and recovery go on. For a node whose lease is lost by
+    /// metadata's word, until a new one is granted; silence is no loss (C5, ARCHITECTURE D6).
     pub fn refuse_data(&self, why: Option<String>) {
         self.shared.feed(Event::ReadOnly(why));
     }
