@@ -21,6 +21,12 @@ use crate::storage_fault;
 
 /// A failed opening is answered from memory for this long, so that clients' retries do not become a storm of take-overs.
 const FAILED_FOR: Duration = Duration::from_millis(200);
+/// A partition that ended twice in short order rests at least this long after its last take-over …
+const REST_MIN: Duration = Duration::from_millis(100);
+/// … and at most this long.
+const REST_MAX: Duration = Duration::from_secs(5);
+/// Marks of removed partitions that are kept.
+const REMOVED_MAX: usize = 100_000;
 
 /// What [`Partitions::new`] works with besides the broker's config.
 pub struct PartitionsConfig {
@@ -44,13 +50,6 @@ pub struct LedgerView {
     /// What metadata says; `None` when it is gone.
     pub metadata: Option<LedgerMetadata>,
 }
-
-/// A partition that ended twice in short order rests at least this long after its last take-over …
-const REST_MIN: Duration = Duration::from_millis(100);
-/// … and at most this long.
-const REST_MAX: Duration = Duration::from_secs(5);
-/// Marks of removed partitions that are kept.
-const REMOVED_MAX: usize = 100_000;
 
 #[derive(Default)]
 struct Slot {

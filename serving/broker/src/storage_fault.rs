@@ -27,12 +27,13 @@ pub(crate) fn read(ledger: LedgerId, error: &ReadError) -> Fault {
     }
 }
 
-/// An append; the partition stops on any.
+/// An append of unknown fate, or one that should not have failed: the partition stops, a snapshot is tried again. What a closed
+/// or full log ledger refuses does not come here.
 pub(crate) fn append(error: &AppendError) -> Fault {
     Fault::new(Reason::StorageUnknown, error.to_string())
 }
 
-/// A ledger that could not be made: the first one of an owner.
+/// A ledger that could not be made.
 pub(crate) fn create(error: &CreateError) -> Fault {
     let reason = match error {
         CreateError::NotEnoughBookies { .. } if error.is_full() => return full(&error.to_string()),
@@ -57,7 +58,7 @@ pub(crate) fn full(why: &str) -> Fault {
     Fault::new(Reason::StorageFull, words).retry_after(FULL_RETRY)
 }
 
-/// A recovery during take-over.
+/// A recovery: during take-over, or of a state ledger that is to go.
 pub(crate) fn recover(ledger: LedgerId, error: &RecoverError) -> Fault {
     match error {
         RecoverError::Damaged { .. }

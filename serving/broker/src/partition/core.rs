@@ -51,7 +51,8 @@ pub(crate) enum Effect<T> {
     Append(NewEntry),
     /// Make the first log ledger of this owner; answer with `log_opened`.
     OpenLog { base: Offset },
-    /// Close the log ledger after what was sent and make the next; answer with `log_opened`.
+    /// Close the log ledger after what was sent and make the next; answer with `log_opened`, or with `log_kept` when that cannot
+    /// be done now.
     RollLog { base: Offset },
     /// The log ledger rested: look whether it is still good before it is written to (storage.md W15), and roll it if its bookies are
     /// gone; answer with `log_verified` or `log_opened`.
@@ -79,7 +80,7 @@ pub(crate) struct CoreConfig {
 pub(super) enum Ledger {
     /// None yet: nothing was produced under this owner.
     None,
-    /// Being made, rolled, looked at or closed; entries wait.
+    /// Not to be written to now: being made, rolled, looked at or closed. Entries wait.
     Coming,
     /// Takes entries.
     Open,

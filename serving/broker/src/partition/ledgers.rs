@@ -220,7 +220,7 @@ impl Task {
         let now = self.clock.now_ms();
         match news {
             News::Opened(writer) => self.install(writer),
-            News::NotRolled => self.core.log_opened(false, now),
+            News::NotRolled => self.core.log_kept(now),
             News::Verified => self.core.log_verified(now),
             News::Closed(fault) => self.begin_full(fault),
             News::NoRoom(fault) => {
@@ -246,27 +246,27 @@ impl Task {
         span.gap_start = self.gap_start.take();
         self.log.with_view(|view| view.push_ledger(span));
         let mut full = writer.full();
-        self.filling = Some(Box::pin(async move {
+        self.until_full = Some(Box::pin(async move {
             // A writer that is gone does not fill.
             if full.wait_for(Option::is_some).await.is_err() {
                 std::future::pending::<()>().await;
             }
         }));
         self.writer = Some(writer);
-        self.core.log_opened(true, now);
+        self.core.log_opened(now);
     }
 
     /// There is no log ledger, and none is made before there is room: looked for at a pace, and ever more rarely when ledgers fill
     /// again at once.
     fn begin_full(&mut self, fault: Fault) {
         self.writer = None;
-        self.filling = None;
+        self.until_full = None;
         self.core.storage_full(fault.clone());
         self.core.log_closed(&fault);
         let mut wait = (RECHECK_MIN * (1 << self.fulls.min(4))).min(RECHECK_MAX);
         self.fulls = self.fulls.saturating_add(1);
         let with = self.with.clone();
-        self.emptying = Some(Box::pin(async move {
+        self.until_room = Some(Box::pin(async move {
             loop {
                 sleep(wait).await;
                 let fresh = with.client.config().metadata_fresh;

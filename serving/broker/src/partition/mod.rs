@@ -1,17 +1,18 @@
 //! One open partition.
 //!
-//! [`PartitionHandle`] is what the listener holds; behind it one task (`task`) drives the state machine (`core`) which judges, numbers, coalesces
-//! and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away). `ledgers` makes, rolls and closes log ledgers for
-//! the task. `takeover` makes a partition ready, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
+//! [`PartitionHandle`] is what the listener holds; behind it one task (`task`) drives the state machine (`core`) which judges,
+//! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away). `ledgers` makes,
+//! rolls and closes log ledgers for the task. `takeover` makes a partition ready, `snapshots` writes its state chain, `ownership`
+//! looks whether it is still ours.
 
 mod core;
 mod handle;
 mod ledgers;
+#[cfg(test)]
+mod loss_tests;
 mod ownership;
 mod refusing;
 mod rolling;
-#[cfg(test)]
-mod loss_tests;
 #[cfg(test)]
 mod room_tests;
 mod snapshots;

@@ -32,20 +32,25 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         self.worn = worn;
     }
 
-    /// A log ledger is ready: the first one, the next one, or (`fresh` = false) the old one, because a roll was not possible now.
-    pub(crate) fn log_opened(&mut self, fresh: bool, now: TimestampMs) {
+    /// A new log ledger is ready: the first one, or the next one.
+    pub(crate) fn log_opened(&mut self, now: TimestampMs) {
+        self.ledger_bytes = 0;
+        self.worn = false;
+        self.first_entry_pending = true;
+        self.go_on(now);
+    }
+
+    /// The old log ledger goes on: a roll was not possible now. Asked again only after as much as a quarter of a ledger more.
+    pub(crate) fn log_kept(&mut self, now: TimestampMs) {
+        self.ledger_bytes -= self.ledger_bytes.min(self.config.roll_bytes / 4);
+        self.worn_not_before = now + WORN_RETRY;
+        self.go_on(now);
+    }
+
+    fn go_on(&mut self, now: TimestampMs) {
         self.ledger = Ledger::Open;
         self.ledger_opened_at = now;
         self.active_at = now;
-        if fresh {
-            self.ledger_bytes = 0;
-            self.worn = false;
-            self.first_entry_pending = true;
-        } else {
-            // Asked again only after as much as a quarter of a ledger more.
-            self.ledger_bytes -= self.ledger_bytes.min(self.config.roll_bytes / 4);
-            self.worn_not_before = now + WORN_RETRY;
-        }
         self.flush(now);
     }
 

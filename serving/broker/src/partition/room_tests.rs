@@ -82,7 +82,7 @@ fn producers_go_on_where_the_closed_ledger_ends_when_there_is_room_again() {
         matches!(effects[..], [Effect::OpenLog { base: Offset(1) }]),
         "{effects:?}"
     );
-    core.log_opened(true, 6);
+    core.log_opened(6);
     assert_eq!(appends(&core.take_effects()), [(1, 3)]);
     core.confirmed(EntryId(0), 7);
     let stored: Vec<_> = answers(core.take_effects())
@@ -127,7 +127,7 @@ fn roll_that_leaves_entries_behind_refuses_them_and_goes_on() {
         reasons,
         [(2, certain.0, certain.1), (3, certain.0, certain.1)]
     );
-    core.log_opened(true, 5);
+    core.log_opened(5);
     produce(&mut core, 4, &batch(7, 0, 1, 2));
     core.flush(6);
     assert_eq!(appends(&core.take_effects()), [(1, 2)]);
@@ -150,14 +150,14 @@ fn worn_ledger_rolls_once_it_has_data_and_waits_when_it_cannot() {
     core.note_worn(true);
     core.tick(3);
     assert!(rolls(&mut core));
-    core.log_opened(false, 4);
+    core.log_kept(4);
     produce(&mut core, 2, &batch(-1, -1, -1, 1));
     core.flush(5);
     assert!(!rolls(&mut core), "it was just not possible");
     core.confirmed(EntryId(1), 6);
     core.tick(5_004);
     assert!(rolls(&mut core));
-    core.log_opened(true, 5_005);
+    core.log_opened(5_005);
     core.note_worn(true);
     core.tick(60_000);
     assert!(!rolls(&mut core), "it is empty");

@@ -57,9 +57,9 @@ pub(super) struct Task {
     /// The ledger is being closed or rolled: what it does not confirm is answered when that is over.
     pub(super) closing: bool,
     /// Ends when the open ledger is full (storage.md, amended D1).
-    pub(super) filling: Option<Boxed<()>>,
+    pub(super) until_full: Option<Boxed<()>>,
     /// Ends when records can be stored again.
-    pub(super) emptying: Option<Boxed<()>>,
+    pub(super) until_room: Option<Boxed<()>>,
     /// Ledgers in a row that were full before they took a record.
     pub(super) fulls: u32,
     pub(super) state_writer: Option<StateWriter>,
@@ -102,8 +102,8 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         ledger_work: None,
         ledger_base: Offset(0),
         closing: false,
-        filling: None,
-        emptying: None,
+        until_full: None,
+        until_room: None,
         fulls: 0,
         state_writer: Some(taken.state_writer),
         snapshot_work: None,
@@ -162,12 +162,12 @@ impl Task {
                         return End { why, done: None };
                     }
                 }
-                () = maybe(&mut self.filling), if self.ledger_work.is_none() => {
-                    self.filling = None;
+                () = maybe(&mut self.until_full), if self.ledger_work.is_none() => {
+                    self.until_full = None;
                     self.close_full();
                 }
-                () = maybe(&mut self.emptying) => {
-                    self.emptying = None;
+                () = maybe(&mut self.until_room) => {
+                    self.until_room = None;
                     self.core.room_returned();
                     tracing::info!(partition = %self.partition, "records are taken again");
                 }

@@ -66,7 +66,7 @@ pub(super) fn open(core: &mut Core) {
         matches!(effects[..], [Effect::OpenLog { .. }]),
         "{effects:?}"
     );
-    core.log_opened(true, 1);
+    core.log_opened(1);
 }
 
 pub(super) fn answers(effects: Vec<Effect<u32>>) -> Vec<(u32, Result<Produced, Fault>)> {
@@ -143,7 +143,7 @@ fn duplicate_after_a_long_idle_time_waits_for_the_first_copy() {
     core.produce(header, &first, 1, NOW);
     core.flush(NOW);
     core.take_effects();
-    core.log_opened(true, NOW);
+    core.log_opened(NOW);
     assert_eq!(appends(&core.take_effects()), [(0, 3)]);
     core.produce(header, &first, 2, NOW);
     core.flush(NOW);
@@ -302,7 +302,7 @@ fn full_ledger_rolls_before_the_next_entry_and_a_refused_roll_goes_on() {
         core.take_effects()[..],
         [Effect::RollLog { base: Offset(20) }]
     ));
-    core.log_opened(false, 4);
+    core.log_kept(4);
     assert_eq!(appends(&core.take_effects()), [(20, 20)]);
     core.confirmed(EntryId(1), 5);
     produce(&mut core, 2, &large);
@@ -312,7 +312,7 @@ fn full_ledger_rolls_before_the_next_entry_and_a_refused_roll_goes_on() {
             .iter()
             .any(|effect| matches!(effect, Effect::RollLog { base: Offset(40) }))
     );
-    core.log_opened(true, 7);
+    core.log_opened(7);
     assert_eq!(appends(&core.take_effects()), [(40, 20)]);
 }
 
