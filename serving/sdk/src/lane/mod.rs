@@ -1,7 +1,8 @@
 //! A lane: what one producer has under way to one partition.
 //!
-//! [`core`] is the state machine (window, answers, refusals, resumption, epochs, time-outs) without I/O, [`event`] its words; [`task`] is its shell;
-//! [`link`] finds the owner and opens the lane there; [`batch`] is what travels; [`barriers`] are the flushes of an acks-none lane.
+//! [`core`] is the state machine (window, answers, refusals, resumption, epochs, time-outs) without I/O, [`event`] its words;
+//! [`task`] is its shell; [`link`] finds the owner and opens the lane there; [`batch`] is what travels; [`barriers`] are the flushes
+//! of an acks-none lane.
 //!
 //! # Invariants
 //! 1. Batches are stored in the order in which they were sealed.
