@@ -1,17 +1,21 @@
 //! House rules that a machine holds (style.md 4.10), as tests over the files of the tree and the crates of the lock file.
 //!
 //! [`source`] blanks comments and strings, so that a rule sees code only; [`rules`] are the rules of one file, each with a sample that
-//! breaks it; [`crates`] are arrows, third parties and licences; here is what concerns the tree as a whole.
+//! breaks it; [`crates`] are arrows, third parties and licences; [`pages`] looks after what is named on a page; here is what concerns
+//! the tree as a whole.
 //!
 //! A finding reads `path:line: what; what to do`. All findings of a rule are told at once.
 
 #[path = "tidy/crates.rs"]
 mod crates;
+#[path = "tidy/pages.rs"]
+mod pages;
 #[path = "tidy/rules.rs"]
 mod rules;
 #[path = "tidy/source.rs"]
 mod source;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use source::{Source, tree};
@@ -85,6 +89,25 @@ fn paths_named_in_the_readme_exist() {
             .map(|(line, path)| format!("README.md:{line}: {path} does not exist"))
             .collect(),
     );
+}
+
+#[test]
+fn names_on_the_page_of_the_rules_exist() {
+    const PAGE: &str = "bookie/README.md";
+    let mut product = BTreeSet::new();
+    for path in tree(root()) {
+        let rust = path.extension().is_some_and(|e| e == "rs");
+        if rust
+            && ["bookie", "serving", "proto"]
+                .iter()
+                .any(|area| path.starts_with(area))
+        {
+            let source = Source::read(root(), &path);
+            product.extend(pages::words(&source.code).map(str::to_owned));
+        }
+    }
+    let text = std::fs::read_to_string(root().join(PAGE)).expect("the page is readable");
+    none(pages::missing(root(), PAGE, &text, &product));
 }
 
 /// Paths in backquotes and in links, with their lines. A path begins with a folder of the top level.
