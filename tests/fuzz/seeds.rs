@@ -224,6 +224,7 @@ pub fn topics() -> Seeds {
         partitions: 8,
         state: metadata::topic::State::Active as i32,
         created_at_ms: TIME_MS,
+        log_append_time: false,
     };
     vec![("active", topic.encode_to_vec())]
 }

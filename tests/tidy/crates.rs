@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "serving-broker",
         &["hulse-proto", "bookie-client", "bookie-metadata"],
     ),
+    ("serving-kafka", &["hulse-proto", "serving-broker"]),
     (
         "tests-harness",
         &[
@@ -44,6 +45,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("tonic", &["hulse-proto", "hulse-sdk", "serving-broker"]),
     ("tonic-reflection", &["serving-broker"]),
     ("tonic-health", &["serving-broker"]),
+    ("kafka-protocol", &["serving-kafka"]),
     ("lz4_flex", &["hulse-proto"]),
     ("zstd", &["hulse-proto"]),
 ];

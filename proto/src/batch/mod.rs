@@ -29,6 +29,6 @@ pub use compression::Compression;
 pub use decode::decode;
 pub use error::BatchError;
 pub use header::{BATCH_HEADER_BYTES, BatchHeader};
-pub use place::{Split, place, split, stamp};
+pub use place::{Split, empty_batch, place, split, stamp, stamp_append_time};
 pub use record::{Header, Record, RecordRef};
 pub use verify::{verify_crc, verify_produced};

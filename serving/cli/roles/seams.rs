@@ -60,9 +60,16 @@ pub(crate) fn open_files_max() -> u64 {
     }
 }
 
-/// Clients' connections at once: half of the open files are left to the log, which would fail for good without one.
-pub(crate) fn connections_max(open_files: u64) -> usize {
-    usize::try_from(open_files / 2).map_or(CONNECTIONS_MAX, |half| half.clamp(1, CONNECTIONS_MAX))
+/// Clients' connections at once, of gRPC and of each of `kafka` listeners. A quarter of the open files at least is left to the log,
+/// which would fail for good without one.
+pub(crate) fn connections_max(open_files: u64, kafka: usize) -> (usize, usize) {
+    let part = |files: u64| {
+        usize::try_from(files).map_or(CONNECTIONS_MAX, |files| files.clamp(1, CONNECTIONS_MAX))
+    };
+    match kafka as u64 {
+        0 => (part(open_files / 2), 1),
+        kafka => (part(open_files / 4), part(open_files / 2 / kafka)),
+    }
 }
 
 /// Bytes that the process may use.
@@ -95,10 +102,16 @@ mod tests {
     use crate::config::ByteSize;
 
     #[test]
-    fn connections_leave_half_of_the_open_files_to_the_log() {
-        assert_eq!(connections_max(1024), 512);
-        assert_eq!(connections_max(1), 1);
-        assert_eq!(connections_max(u64::MAX), CONNECTIONS_MAX);
+    fn connections_leave_a_quarter_of_the_open_files_to_the_log() {
+        assert_eq!(connections_max(1024, 0).0, 512);
+        assert_eq!(connections_max(1024, 1), (256, 512));
+        assert_eq!(connections_max(1024, 2), (256, 256));
+        assert_eq!(connections_max(20_000, 1), (5_000, 10_000));
+        assert_eq!(connections_max(1, 1), (1, 1));
+        assert_eq!(
+            connections_max(u64::MAX, 2),
+            (CONNECTIONS_MAX, CONNECTIONS_MAX)
+        );
         assert!(open_files_max() > 0);
     }
 

@@ -75,6 +75,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         log: taken.log.clone(),
         queued_bytes: queued_bytes.clone(),
         max_batch_bytes: with.max_batch_bytes,
+        log_append_time: taken.config.log_append_time,
     }));
     let task = Task {
         clock: OwnerClock::new(with.clock.clone(), taken.state.log.append_time),
@@ -370,7 +371,7 @@ impl Task {
                 );
                 return Err(Fault::new(Reason::StorageUnknown, why));
             }
-            let mut span = LedgerSpan::new(writer.ledger(), base, writer.reader());
+            let mut span = LedgerSpan::new(writer.ledger(), base, self.epoch, writer.reader());
             span.gap_start = self.gap_start.take();
             self.log.with_view(|view| view.push_ledger(span));
             self.writer = Some(writer);
