@@ -48,6 +48,8 @@ const ONLY: &[(&str, &[&str])] = &[
     ("kafka-protocol", &["serving-kafka"]),
     ("lz4_flex", &["hulse-proto"]),
     ("zstd", &["hulse-proto"]),
+    ("snap", &["hulse-proto"]),
+    ("flate2", &["hulse-proto"]),
 ];
 
 /// Licences that a package may come under; one side of an OR is enough, both of an AND are needed.
