@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bookie_metadata::{MetadataError, MetadataStore, counter};
 use hulse_proto::id::LedgerId;
+use tokio::sync::Semaphore;
 
 const KEY: &str = "id/ledger";
 
@@ -13,6 +14,8 @@ const KEY: &str = "id/ledger";
 pub(crate) struct LedgerIds {
     block: u64,
     reserved: Mutex<VecDeque<Range<u64>>>,
+    /// Held by the one who reserves: a hundred partitions that begin at once would only make each other lose the compare.
+    turn: Semaphore,
 }
 
 impl LedgerIds {
@@ -20,14 +23,23 @@ impl LedgerIds {
         Self {
             block: block.max(1),
             reserved: Mutex::new(VecDeque::new()),
+            turn: Semaphore::new(1),
         }
     }
 
     /// The next number; never 0, which stands for "no ledger" in logs. Cancel-safe: at worst a block is lost.
     ///
-    /// Callers that find nothing reserve a block each; the surplus serves later ones.
+    /// Of callers that find nothing, one reserves a block; the others wait for it.
     pub(crate) async fn next(&self, store: &dyn MetadataStore) -> Result<LedgerId, MetadataError> {
         loop {
+            if let Some(id) = self.take() {
+                return Ok(id);
+            }
+            let _turn = self
+                .turn
+                .acquire()
+                .await
+                .expect("this semaphore is never closed");
             if let Some(id) = self.take() {
                 return Ok(id);
             }
@@ -49,5 +61,31 @@ impl LedgerIds {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Range<u64>>> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bookie_metadata::MemoryStore;
+    use bookie_metadata::testing::{Fate, FaultyStore};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn next_by_a_thousand_at_once_reserves_the_blocks_they_need() {
+        let store = FaultyStore::new(Arc::new(MemoryStore::new()));
+        store.plan_txns([Fate::Slow(Duration::from_millis(5)); 1_000]);
+        let ids = LedgerIds::new(100);
+        let callers = (0..1_000).map(|_| ids.next(&store));
+        let given = futures::future::join_all(callers).await;
+        let given: BTreeSet<LedgerId> = given.into_iter().map(Result::unwrap).collect();
+        assert_eq!(given.len(), 1_000);
+        // 0 is left out, so that the thousandth is the first of the eleventh block.
+        let after = counter::reserve(&store, KEY, 1).await.unwrap();
+        assert_eq!(after.start, 1_100);
     }
 }
