@@ -82,7 +82,7 @@ def hulse_to_kcat(bench, name):
     expect("headers", rows[0][4], [("a", "1"), ("b", ""), ("a", "2"), ("a", "1")])
 
 
-@driver.check("lookup")
+@driver.check("time-found")
 def lookup(bench):
     """Both find the same record for a time inside a batch."""
     topic = bench.topic("lookup")

@@ -23,18 +23,19 @@ def install_cuts(driver, adapter):
         wanted = 20 if bench.long else 5
         values = numbered(200 * wanted, size=100)
         topic = bench.topic("cuts")
-        proxy = Proxy(bench.address, late=0.02)
+        proxy = Proxy(bench.address)
         outcomes, cuts = [], 0
         try:
             producer = adapter.producer(proxy.address, idempotent=True, linger_ms=0, batch_bytes=500)
             for first in range(0, len(values), 200):
-                cut = False
+                cut, proxy.late = False, 0.1
                 for value in values[first:first + 200]:
                     producer.send(topic, Row(value), 0)
                     # librdkafka sends at once what comes to an empty queue; once something waits there, it sends only as answers come.
                     time.sleep(0.001)
                     if not cut and proxy.open >= adapter.in_flight:
-                        cut = bool(proxy.cut())
+                        cut, proxy.late = bool(proxy.cut()), 0.0
+                proxy.late = 0.0
                 outcomes += producer.flush()
                 cuts += cut
             producer.close()

@@ -311,7 +311,7 @@ def never_reads(bench):
         opened.append(connection)
         try:
             for _ in range(1_000):
-                connection.send(wire.FETCH, 4, wire.fetch_body([(topic, 0, 0, 8 << 20)]))
+                connection.send(wire.FETCH, wire.FETCH_VERSION, wire.fetch_body([(topic, 0, 0, 8 << 20)]))
                 asked += 1
         except (TimeoutError, wire.Closed):
             pass  # The server stopped reading, as it should.

@@ -224,7 +224,7 @@ def pipelined(connection, topic, sizes, values):
         if number % 7 == 3:
             waiting.append((wire.METADATA, connection.send(wire.METADATA, 4, wire.array([wire.string(topic)]) + b"\0")))
         if number % 11 == 5:
-            waiting.append((wire.FETCH, connection.send(wire.FETCH, 4, wire.fetch_body([(topic, 0, 0, 1)], max_wait_ms=0))))
+            waiting.append((wire.FETCH, connection.send(wire.FETCH, wire.FETCH_VERSION, wire.fetch_body([(topic, 0, 0, 1)], max_wait_ms=0))))
     while waiting:
         take()
 

@@ -262,28 +262,37 @@ def init_producer(connection):
 
 
 def fetch_body(wanted, max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, isolation=0):
-    """Fetch v4; `wanted`: (topic, partition, offset, partition limit), in the order of asking."""
-    topics = [string(topic) + array([struct.pack(">iqi", partition, offset, limit)]) for topic, partition, offset, limit in wanted]
-    return struct.pack(">iiiib", -1, max_wait_ms, min_bytes, max_bytes, isolation) + array(topics)
+    """Fetch v11, without a session; `wanted`: (topic, partition, offset, partition limit), in the order of asking."""
+    topics = [string(topic) + array([struct.pack(">iiqqi", partition, -1, offset, -1, limit)]) for topic, partition, offset, limit in wanted]
+    head = struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, isolation, 0, -1)
+    return head + array(topics) + array([]) + string("")
 
 
 def fetched(fields):
     """[(topic, partition, error, high watermark, last stable, records)], in the order of the answer."""
     fields.take("i")
+    code, _session = fields.take("hi")
+    if code:
+        raise ValueError(f"Fetch: {error(code)}")
     answers = []
     for _ in range(fields.take("i")):
         topic = fields.string()
         for _ in range(fields.take("i")):
-            index, code, high, stable = fields.take("ihqq")
+            index, code, high, stable, _start = fields.take("ihqqq")
             fields.array(lambda f: f.take("qq"))
+            fields.take("i")
             answers.append((topic, index, code, high, stable, fields.blob()))
     fields.end()
     return answers
 
 
+# The oldest version that may carry zstd is 10.
+FETCH_VERSION = 11
+
+
 def fetch(connection, wanted, **limits):
     """Fetches; `wanted` as of `fetch_body`."""
-    return fetched(connection.ask(FETCH, 4, fetch_body(wanted, **limits)))
+    return fetched(connection.ask(FETCH, FETCH_VERSION, fetch_body(wanted, **limits)))
 
 
 def list_offset(connection, topic, asked, partition=0, isolation=0):
