@@ -29,6 +29,8 @@ mod partition;
 mod serve;
 pub mod state;
 mod storage_fault;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod topics;
 
 pub use authorise::{Action, Principal, Resource, authorise};

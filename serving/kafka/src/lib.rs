@@ -22,6 +22,8 @@ mod link;
 mod listener;
 mod names;
 mod requests;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use link::Advertise;

@@ -57,7 +57,7 @@ impl KafkaListener {
     async fn run(self, front: Arc<Front>) {
         let name = self.config.name.clone();
         let serving = async {
-            let served = Arc::new(self.served(&front).await);
+            let served = Arc::new(served(&self.config, &front).await);
             let mut door = Door {
                 listener: self.listener,
                 places: Arc::new(Semaphore::new(self.config.connections_max)),
@@ -76,32 +76,32 @@ impl KafkaListener {
             () = serving => {}
         }
     }
+}
 
-    /// What connections share. Waits for the broker's number, without which nothing can be answered.
-    async fn served(&self, front: &Arc<Front>) -> Served {
-        let mut told = false;
-        let node_id = loop {
-            match front.node_id().await {
-                Ok(node_id) => break node_id,
-                Err(fault) => {
-                    if !std::mem::replace(&mut told, true) {
-                        tracing::warn!(%fault, "the Kafka wire waits for the broker's number");
-                    }
-                    tokio::time::sleep(NUMBER_AGAIN).await;
+/// What connections share. Waits for the broker's number, without which nothing can be answered.
+pub(crate) async fn served(config: &ListenerConfig, front: &Arc<Front>) -> Served {
+    let mut told = false;
+    let node_id = loop {
+        match front.node_id().await {
+            Ok(node_id) => break node_id,
+            Err(fault) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%fault, "the Kafka wire waits for the broker's number");
                 }
+                tokio::time::sleep(NUMBER_AGAIN).await;
             }
-        };
-        let cell = front.cell_id().await.ok().flatten();
-        let mut rng = ChaCha12Rng::from_seed(self.config.seed);
-        Served {
-            front: front.clone(),
-            node_id,
-            cluster_id: cluster_id(cell),
-            advertise: self.config.advertise.clone(),
-            sessions: Sessions::new(rng.random()),
-            waiting: Arc::new(Semaphore::new(WAITING_BYTES)),
-            large: Arc::new(Semaphore::new(LARGE_MAX)),
         }
+    };
+    let cell = front.cell_id().await.ok().flatten();
+    let mut rng = ChaCha12Rng::from_seed(config.seed);
+    Served {
+        front: front.clone(),
+        node_id,
+        cluster_id: cluster_id(cell),
+        advertise: config.advertise.clone(),
+        sessions: Sessions::new(rng.random()),
+        waiting: Arc::new(Semaphore::new(WAITING_BYTES)),
+        large: Arc::new(Semaphore::new(LARGE_MAX)),
     }
 }
 

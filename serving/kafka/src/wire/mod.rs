@@ -17,3 +17,5 @@ pub(crate) use api::APIS;
 pub(crate) use inbox::{Frame, Inbox};
 pub(crate) use outbox::Outbox;
 pub(crate) use request::{Asked, Broken, Incoming, Request, read};
+#[cfg(test)]
+pub(crate) use schema::{Refusal, walk};
