@@ -93,10 +93,10 @@ def lookup(bench):
 @driver.check("topics")
 def topics(bench):
     topic = bench.name("tool")
-    tool(bench, "TopicCommand", "--create", "--topic", topic, "--partitions", 2, "--config", "max.message.bytes=200000")
+    tool(bench, "TopicCommand", "--create", "--topic", topic, "--partitions", 2, "--config", "message.timestamp.type=LogAppendTime")
     holds("the new topic is not listed", topic in tool(bench, "TopicCommand", "--list").split())
     told = tool(bench, "TopicCommand", "--describe", "--topic", topic)
-    holds(told, "PartitionCount: 2" in told and told.count("Leader: ") == 2 and "Leader: none" not in told and "max.message.bytes=200000" in told)
+    holds(told, "PartitionCount: 2" in told and told.count("Leader: ") == 2 and "Leader: none" not in told and "message.timestamp.type=LogAppendTime" in told)
     said = tool(bench, "TopicCommand", "--create", "--topic", topic, "--partitions", 2, check=False)
     holds(f"created again: {said}", "already exists" in said)
     tool(bench, "TopicCommand", "--delete", "--topic", topic)
@@ -112,11 +112,11 @@ def partitions(bench):
 
 @driver.check("configs")
 def configs(bench):
-    topic = bench.topic("configs", max_message_bytes=200_000)
+    topic = bench.append_time_topic("configs")
     told = tool(bench, "ConfigCommand", "--describe", "--all", "--entity-type", "topics", "--entity-name", topic)
-    holds(told[:200], re.search(r"max\.message\.bytes=200000 .*DYNAMIC_TOPIC_CONFIG:max\.message\.bytes=200000", told))
+    holds(told[:200], re.search(r"message\.timestamp\.type=LogAppendTime .*DYNAMIC_TOPIC_CONFIG:message\.timestamp\.type=LogAppendTime", told))
     changed = tool(bench, "ConfigCommand", "--describe", "--entity-type", "topics", "--entity-name", topic)
-    holds(f"only what was set is told without --all: {changed}", "max.message.bytes" in changed and "cleanup.policy" not in changed)
+    holds(f"only what was set is told without --all: {changed}", "message.timestamp.type" in changed and "cleanup.policy" not in changed)
 
 
 @driver.check("cluster", "versions")

@@ -4,6 +4,7 @@ Clients find the server's own address in Metadata and would leave the proxy, so 
 (Metadata and DescribeCluster; one node, an address of loopback).
 """
 
+import queue
 import socket
 import struct
 import threading
@@ -117,12 +118,15 @@ class _Pair:
     def __init__(self, proxy, client, server):
         self.proxy, self.client, self.server = proxy, client, server
         self.asked = {}
+        # Answers on their way to the client, with the time they are due.
+        self.answers = queue.SimpleQueue()
         for side in (client, server):
             side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def start(self):
         threading.Thread(target=self._pump, args=(self.client, self._up), daemon=True).start()
         threading.Thread(target=self._pump, args=(self.server, self._down), daemon=True).start()
+        threading.Thread(target=self._deliver, daemon=True).start()
 
     def end(self):
         for side in (self.client, self.server):
@@ -150,6 +154,7 @@ class _Pair:
             if self in self.proxy.pairs:
                 self.proxy.pairs.discard(self)
                 self.proxy.open -= sum(api == wire.PRODUCE for api, _ in self.asked.values())
+        self.answers.put(None)
         self.end()
 
     def _up(self, head, frame):
@@ -169,10 +174,18 @@ class _Pair:
             body = frame[4:]
             _patch(api, version, body, self.proxy.port)
             frame[4:] = body
-        if api == wire.PRODUCE and self.proxy.late:
-            time.sleep(self.proxy.late)
-        self.client.sendall(head + frame)
-        with self.proxy.lock:
-            del self.asked[correlation]
-            if api == wire.PRODUCE and self in self.proxy.pairs:
-                self.proxy.open -= 1
+        late = self.proxy.late if api == wire.PRODUCE else 0.0
+        self.answers.put((time.monotonic() + late, correlation, api, head + frame))
+
+    def _deliver(self):
+        while (answer := self.answers.get()) is not None:
+            due, correlation, api, data = answer
+            time.sleep(max(0.0, due - time.monotonic()))
+            try:
+                self.client.sendall(data)
+            except OSError:
+                return
+            with self.proxy.lock:
+                del self.asked[correlation]
+                if api == wire.PRODUCE and self in self.proxy.pairs:
+                    self.proxy.open -= 1

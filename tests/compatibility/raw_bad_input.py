@@ -250,7 +250,7 @@ def bombs(bench):
     words = []
     for name, codec in (("gzip", batches.GZIP), ("zstd", batches.ZSTD)):
         records = bomb(codec)
-        topic = bench.topic("bomb", max_message_bytes=2 << 20)
+        topic = bench.topic("bomb")
         with bench.connect(timeout=60) as connection:
             code = wire.produce(connection, topic, records)[0]
             looked = wire.list_offset(connection, topic, 1_500)
