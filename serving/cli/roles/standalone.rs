@@ -24,7 +24,7 @@ use rand_chacha::ChaCha12Rng;
 use serving_broker::{
     Broker, BrokerConfig, Metrics, Partitions, PartitionsConfig, Topics, TopicsConfig, serve_with,
 };
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::{Builder, Uuid};
@@ -46,6 +46,8 @@ use crate::output::Output;
 /// Shards of the coordinators of groups and transactions, fixed with the cell (serving.md, bootstrap).
 const GROUP_SHARDS: u32 = 64;
 const TRANSACTION_SHARDS: u32 = 64;
+/// Connections that wait to be accepted, of one listener; the operating system may allow fewer.
+const WAITING_CONNECTIONS_MAX: u32 = 4_096;
 /// Shares of the memory budget, percent (storage.md K1).
 const INGRESS_SHARE: u64 = 15;
 const INFLIGHT_SHARE: u64 = 30;
@@ -293,8 +295,18 @@ fn served(
 }
 
 pub(super) async fn listen(key: &str, flag: &str, at: SocketAddr) -> Result<TcpListener, Failure> {
-    let bound = TcpListener::bind(at).await;
-    bound.map_err(|error| failures::address(key, flag, at, &error))
+    bound(at).map_err(|error| failures::address(key, flag, at, &error))
+}
+
+/// Listens with a queue that holds a whole fleet connecting again at once; in one of 128 the rest would wait for TCP's second try.
+fn bound(at: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match at.is_ipv4() {
+        true => TcpSocket::new_v4()?,
+        false => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    socket.listen(WAITING_CONNECTIONS_MAX)
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {

@@ -267,6 +267,9 @@ async fn described(
             .with_leader_epoch(epoch)
             .with_replica_nodes(us.clone())
             .with_isr_nodes(us.clone())
+            // The schema allows null; the Java client does not.
+            .with_eligible_leader_replicas(Some(Vec::new()))
+            .with_last_known_elr(Some(Vec::new()))
     });
     let response = response
         .with_name(Some(names::tell(&topic.name)))

@@ -5,6 +5,7 @@ use kafka_protocol::messages::create_topics_request::{CreatableReplicaAssignment
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
+use kafka_protocol::messages::describe_topic_partitions_response::DescribeTopicPartitionsResponsePartition;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
     CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest,
@@ -323,6 +324,10 @@ async fn partitions_are_described_in_pages() {
                 seen.push((name, i32::from(topic.error_code)));
                 continue;
             }
+            let lists = |one: &DescribeTopicPartitionsResponsePartition| {
+                one.eligible_leader_replicas.is_some() && one.last_known_elr.is_some()
+            };
+            assert!(topic.partitions.iter().all(lists), "Java takes no null");
             seen.extend(
                 topic
                     .partitions
