@@ -179,7 +179,7 @@ def long_poll(bench):
     return f"empty {took:.0f} ms, woken after {min(woken):.1f} ms"
 
 
-@driver.check("order-pipelined")
+@driver.check("order-pipelined", seconds=400)
 def order_pipelined(bench):
     """OR-03: requests in flight on one connection, of several kinds, to a topic just made; idempotence off."""
     for _ in range(20 if bench.long else 3):

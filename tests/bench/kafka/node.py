@@ -144,13 +144,19 @@ class Node:
             self.process.wait()
 
 
+def gone(pid):
+    """True when the last thread of a process has ended: sockets are closed then, not when the first is a zombie."""
+    folder = pathlib.Path(f"/proc/{pid}")
+    return (folder / "stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX" and len(list((folder / "task").iterdir())) == 1
+
+
 def end(data, number):
     """Sends the node of this folder a signal and waits until it is gone; what was kept of it."""
     kept = json.loads((data / "node.json").read_text())
     try:
         os.kill(kept["pid"], number)
         until = time.monotonic() + PATIENCE
-        while time.monotonic() < until and pathlib.Path(f"/proc/{kept['pid']}/cmdline").read_bytes():
+        while time.monotonic() < until and not gone(kept["pid"]):
             time.sleep(0.02)
     except (ProcessLookupError, FileNotFoundError):
         pass
