@@ -20,6 +20,8 @@ pub(crate) const UNKNOWN_TOPIC_OR_PARTITION: Code = 3;
 pub(crate) const NOT_LEADER: Code = 6;
 /// REQUEST_TIMED_OUT.
 pub(crate) const REQUEST_TIMED_OUT: Code = 7;
+/// COORDINATOR_NOT_AVAILABLE.
+pub(crate) const COORDINATOR_NOT_AVAILABLE: Code = 15;
 /// INVALID_TOPIC_EXCEPTION.
 pub(crate) const INVALID_TOPIC: Code = 17;
 /// INVALID_REQUIRED_ACKS.

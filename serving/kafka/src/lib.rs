@@ -28,3 +28,9 @@ mod wire;
 
 pub use link::Advertise;
 pub use listener::{KafkaListener, ListenerConfig};
+
+/// What is fuzzed from outside.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use crate::wire::decodes;
+}

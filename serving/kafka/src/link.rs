@@ -1,8 +1,7 @@
 //! What the connections of a listener share, and what one of them tells its requests.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{PartitionId, TopicId};
@@ -10,7 +9,7 @@ use serving_broker::{Action, Front, PartitionHandle, Resource, Topic};
 use tokio::sync::{Semaphore, watch};
 use uuid::Uuid;
 
-use crate::fetch::Sessions;
+use crate::fetch::{Sessions, Turn};
 use crate::names;
 
 /// What clients of a listener are told to dial.
@@ -55,8 +54,8 @@ pub(crate) struct Link {
     pub(crate) port: u16,
     /// How many requests were read: a fetch that waits sees that others wait behind it.
     pub(crate) requests: watch::Sender<u64>,
-    /// Fetches so far: each begins with another partition.
-    pub(crate) turn: AtomicUsize,
+    /// With which partition the next fetch begins.
+    pub(crate) turn: Mutex<Turn>,
 }
 
 impl Link {

@@ -2,8 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -73,7 +72,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             host,
             port,
             requests: watch::Sender::new(0),
-            turn: AtomicUsize::new(0),
+            turn: Mutex::default(),
         };
         Self {
             link: Arc::new(link),

@@ -100,7 +100,10 @@ pub(super) async fn look(
     };
     let bytes = spot.bytes_max.min(budget.left);
     if spot.offset == end || (bytes == 0 && !budget.empty) {
-        return Found::empty(end, begin);
+        return Found {
+            left_out: spot.offset < end,
+            ..Found::empty(end, begin)
+        };
     }
     match open.read(Offset(offset), bytes.max(1)).await {
         Ok(chunk) => {
@@ -110,6 +113,7 @@ pub(super) async fn look(
             budget.empty &= found.bytes == 0;
             Found {
                 log_start: begin,
+                left_out: found.bytes == 0,
                 ..found
             }
         }

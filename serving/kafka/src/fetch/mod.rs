@@ -6,7 +6,9 @@ mod gather;
 mod run;
 mod session;
 mod spot;
+mod turn;
 
 pub(crate) use gather::wire;
 pub(crate) use run::begin;
 pub(crate) use session::Sessions;
+pub(crate) use turn::Turn;

@@ -3,8 +3,7 @@
 //! It ends as soon as there are `min_bytes`, a partition fails, its time is over, or another request waits behind it on the same
 //! connection (serving.md D2.3). While it waits it holds no records.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -19,6 +18,7 @@ use super::encode::{Head, encode, refuse};
 use super::gather::{Budget, Open, look, open_all};
 use super::session::Plan;
 use super::spot::{Found, Spot, spots};
+use super::turn::Turn;
 use crate::error_code;
 use crate::link::Link;
 use crate::requests::{Begun, Outcome, count, millis, throttle};
@@ -78,6 +78,7 @@ pub(crate) async fn begin(
         .clone()
         .try_acquire_many_owned(u32::try_from(held).unwrap_or(u32::MAX))
         .ok();
+    let first = lock(&link.turn).begin(&plan.spots);
     let fetch = Fetch {
         asked,
         number,
@@ -86,7 +87,7 @@ pub(crate) async fn begin(
         bytes_min: bytes(message.min_bytes).min(bytes_max),
         bytes_max,
         session: (plan.session, plan.incremental),
-        first: link.turn.fetch_add(1, Ordering::Relaxed),
+        first,
         spots: plan.spots,
         link,
         _held: held,
@@ -113,7 +114,7 @@ struct Fetch {
     bytes_max: usize,
     /// The session's number, and whether only changes are told.
     session: (i32, bool),
-    /// The partition that is looked at first: another one in each fetch, so that none starves.
+    /// The partition that is looked at first.
     first: usize,
     spots: Vec<Spot>,
     _held: Option<OwnedSemaphorePermit>,
@@ -124,6 +125,8 @@ struct Gathered {
     found: Vec<Found>,
     bytes: usize,
     failed: bool,
+    /// The limits left partitions out that have records.
+    short: bool,
     room: Option<OwnedSemaphorePermit>,
 }
 
@@ -167,13 +170,14 @@ impl Fetch {
         }
     }
 
-    /// Looks at every partition, beginning with another one each time.
+    /// Looks at every partition, from the first one round.
     async fn gather(&self, opens: &[Open]) -> Gathered {
         let count = self.spots.len();
         let mut gathered = Gathered {
             found: vec![Found::failed(error_code::NONE); count],
             bytes: 0,
             failed: false,
+            short: false,
             room: None,
         };
         let mut budget = Budget {
@@ -200,6 +204,7 @@ impl Fetch {
             )
             .await;
             gathered.bytes += found.bytes;
+            gathered.short |= found.left_out;
             gathered.failed |= found.code != error_code::NONE;
             gathered.found[at] = found;
         }
@@ -246,6 +251,9 @@ impl Fetch {
     }
 
     fn answer(self, gathered: Gathered, throttle: Duration) -> Outcome {
+        if gathered.short {
+            lock(&self.link.turn).left_out();
+        }
         let metrics = self.link.front().metrics();
         for found in &gathered.found {
             let batches = found.records.len() as u64;
@@ -270,6 +278,11 @@ impl Fetch {
         answer.mute = throttle;
         Outcome::Answer(answer)
     }
+}
+
+fn lock(turn: &Mutex<Turn>) -> MutexGuard<'_, Turn> {
+    turn.lock()
+        .expect("no code panics while it holds this lock")
 }
 
 /// How many records a batch claims.

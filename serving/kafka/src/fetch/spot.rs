@@ -45,6 +45,8 @@ pub(crate) struct Found {
     pub(crate) leader_epoch: Option<i32>,
     pub(crate) records: Vec<Bytes>,
     pub(crate) bytes: usize,
+    /// There are records, and the limits of the answer kept all of them out.
+    pub(crate) left_out: bool,
 }
 
 impl Found {
@@ -57,6 +59,7 @@ impl Found {
             leader_epoch: None,
             records: Vec::new(),
             bytes: 0,
+            left_out: false,
         }
     }
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use hulse_proto::error::{Fault, Reason};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
+use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest,
-    DescribeClusterResponse, InitProducerIdRequest, InitProducerIdResponse,
+    DescribeClusterResponse, FindCoordinatorRequest, FindCoordinatorResponse,
+    InitProducerIdRequest, InitProducerIdResponse,
 };
 use serving_broker::{Action, Resource};
 
@@ -20,6 +22,8 @@ use crate::wire::{APIS, Asked, Broken, Request, text};
 const ENDPOINTS_OF_BROKERS: i8 = 1;
 /// UNSUPPORTED_ENDPOINT_TYPE.
 const UNSUPPORTED_ENDPOINT_TYPE: i16 = 115;
+/// First version that asks for several coordinators at once.
+const COORDINATORS_FROM: i16 = 4;
 /// "Not told."
 pub(super) const NO_OPERATIONS: i32 = i32::MIN;
 
@@ -74,6 +78,35 @@ pub(super) fn cluster(link: &Arc<Link>, mut request: Request) -> Result<Outcome,
             .with_host(text(link.host.clone()))
             .with_port(i32::from(link.port));
         response.brokers = vec![broker];
+    }
+    Ok(Outcome::message(request.asked(), &response))
+}
+
+/// Where groups and transactions are coordinated: nowhere yet.
+///
+/// Old clients ask also where they only assign, and pass every other error on to the application, so they are told that there is no
+/// coordinator now. From version 4 on, which the clients speak that ask for a group's sake, the answer says what is the matter.
+pub(super) fn coordinator(mut request: Request) -> Result<Outcome, Broken> {
+    const NOBODY: (i32, i32) = (-1, -1);
+    let message: FindCoordinatorRequest = request.decode()?;
+    let why = text("this release has no groups and no transactions; assign partitions");
+    let mut response = FindCoordinatorResponse::default();
+    if request.version < COORDINATORS_FROM {
+        response = response
+            .with_error_code(error_code::COORDINATOR_NOT_AVAILABLE)
+            .with_node_id(NOBODY.0.into())
+            .with_port(NOBODY.1);
+        response.error_message = (request.version > 0).then_some(why);
+    } else {
+        let refused = message.coordinator_keys.into_iter().map(|key| {
+            Coordinator::default()
+                .with_key(key)
+                .with_error_code(error_code::UNSUPPORTED_VERSION)
+                .with_error_message(Some(why.clone()))
+                .with_node_id(NOBODY.0.into())
+                .with_port(NOBODY.1)
+        });
+        response.coordinators = refused.collect();
     }
     Ok(Outcome::message(request.asked(), &response))
 }

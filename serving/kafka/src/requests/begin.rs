@@ -66,6 +66,7 @@ async fn whole(link: &Arc<Link>, request: Request) -> Result<Outcome, Broken> {
         ApiKey::Metadata => metadata::metadata(link, request).await,
         ApiKey::DescribeTopicPartitions => metadata::topic_partitions(link, request).await,
         ApiKey::DescribeCluster => about::cluster(link, request),
+        ApiKey::FindCoordinator => about::coordinator(request),
         ApiKey::InitProducerId => about::init_producer_id(link, request).await,
         ApiKey::ListOffsets => offsets::list(link, request).await,
         ApiKey::OffsetForLeaderEpoch => offsets::leader_epochs(link, request).await,

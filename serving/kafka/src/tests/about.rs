@@ -2,8 +2,8 @@
 
 use bytes::{Buf, BufMut, BytesMut};
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest, InitProducerIdRequest,
-    ResponseHeader,
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest,
+    FindCoordinatorRequest, InitProducerIdRequest, ResponseHeader,
 };
 use kafka_protocol::protocol::Decodable;
 use tokio::io::AsyncWriteExt;
@@ -103,4 +103,24 @@ async fn producer_ids_are_never_given_twice_and_transactions_are_refused() {
     let refused = client.ask(4, &request).await;
     assert_eq!(refused.error_code, error_code::INVALID_REQUEST);
     assert_eq!(refused.producer_id.0, -1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn coordinator_is_asked_for_and_there_is_none() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    for version in 0..=3 {
+        let request = FindCoordinatorRequest::default().with_key(str("g"));
+        let response = client.ask(version, &request).await;
+        assert_eq!(response.error_code, error_code::COORDINATOR_NOT_AVAILABLE);
+        assert_eq!(response.node_id.0, -1);
+    }
+    let keys = vec![str("g"), str("h")];
+    let request = FindCoordinatorRequest::default().with_coordinator_keys(keys);
+    let response = client.ask(4, &request).await;
+    assert_eq!(response.coordinators.len(), 2);
+    for coordinator in &response.coordinators {
+        assert_eq!(coordinator.error_code, error_code::UNSUPPORTED_VERSION);
+        assert!(coordinator.error_message.is_some());
+    }
 }

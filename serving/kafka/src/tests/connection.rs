@@ -54,7 +54,8 @@ async fn unknown_requests_and_versions_end_the_connection() {
         (ApiKey::Fetch as i16, 3),
         (ApiKey::Fetch as i16, 18),
         (ApiKey::JoinGroup as i16, 5),
-        (ApiKey::FindCoordinator as i16, 2),
+        (ApiKey::FindCoordinator as i16, 5),
+        (ApiKey::Heartbeat as i16, 0),
         (ApiKey::DeleteRecords as i16, 1),
         (ApiKey::SaslHandshake as i16, 1),
         (ApiKey::ApiVersions as i16, -1),
@@ -170,6 +171,11 @@ async fn producers_together_hold_no_more_than_the_ingress_budget() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let held = world.front.metrics().ingress_bytes().get();
     assert!((150 << 10..=256 << 10).contains(&held), "{held}");
+    // Who asks for little does not wait behind them.
+    let began = Instant::now();
+    assert_eq!(first.look_up("t").await.error_code, 0);
+    first.fetch("t", 0).await;
+    assert!(began.elapsed().is_zero());
     world.memory.bookie.hold(false);
     let mut throttled = 0;
     for answers in join_all(senders).await {

@@ -118,6 +118,10 @@ fn walks_of_the_others_go_the_decoders_way() {
         OffsetForLeaderEpochRequest::default().with_topics(vec![topic])
     });
     check(|_| DescribeClusterRequest::default());
+    check(|version| match version {
+        4.. => FindCoordinatorRequest::default().with_coordinator_keys(vec![str("g"), str("h")]),
+        _ => FindCoordinatorRequest::default().with_key(str("g")),
+    });
 }
 
 #[test]

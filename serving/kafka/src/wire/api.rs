@@ -91,6 +91,15 @@ pub(crate) static APIS: &[Api] = &[
         4,
         &requests::DELETE_TOPICS,
     ),
+    // Told though there are no groups yet: librdkafka takes a broker without it for one that does not know lz4. It is answered, with
+    // the word that there is no coordinator.
+    api(
+        ApiKey::FindCoordinator,
+        "Kafka.FindCoordinator",
+        (0, 4),
+        3,
+        &requests::FIND_COORDINATOR,
+    ),
     api(
         ApiKey::InitProducerId,
         "Kafka.InitProducerId",

@@ -18,14 +18,14 @@ use tokio::time::Instant;
 
 /// Read at once while a frame is not known; most requests of an idle consumer fit.
 const HEAD_BYTES: usize = 256;
-/// Length, and the key of the request.
-const OPENING_BYTES: usize = 6;
 /// Shortest frame: key, version and correlation id.
 const FRAME_BYTES_MIN: usize = 8;
 /// Longest frame that holds batches (serving.md D2.4). Each batch is judged by itself.
 const PRODUCE_BYTES_MAX: usize = 100 << 20;
 /// Longest other frame: a hundred thousand partitions.
 const OTHER_BYTES_MAX: usize = 8 << 20;
+/// Frames without batches up to this are read at once: with all connections together they take no more than some megabytes.
+const SMALL_BYTES_MAX: usize = 4 << 10;
 /// A frame that has begun is complete within this time …
 const FRAME_TIME: Duration = Duration::from_secs(30);
 /// … and as long as its bytes take at this rate per second.
@@ -35,26 +35,26 @@ const FRAME_RATE_MIN: usize = 64 << 10;
 pub(crate) struct Frame {
     /// What stood behind the length.
     pub(crate) bytes: Bytes,
-    /// Given back when the request is answered.
-    pub(crate) room: IngressPermit,
+    /// Given back when the request is answered; small frames have none.
+    pub(crate) room: Option<IngressPermit>,
     /// How long the frame waited for room.
     pub(crate) waited: Duration,
 }
 
 enum State {
-    /// Fewer bytes than a frame's opening are there.
+    /// Length and key of a frame are not there yet.
     Opening,
     /// Its length is right and the room for it is asked for.
     Room {
         bytes: usize,
         since: Instant,
-        room: BoxFuture<'static, IngressPermit>,
+        room: BoxFuture<'static, Option<IngressPermit>>,
     },
     /// Its bytes come.
     Body {
         bytes: usize,
         body: BytesMut,
-        room: IngressPermit,
+        room: Option<IngressPermit>,
         waited: Duration,
     },
 }
@@ -102,9 +102,12 @@ impl Inbox {
                 State::Opening => match self.opening()? {
                     Some(bytes) => {
                         let since = Instant::now();
-                        let room = match front.try_room(bytes) {
-                            Some(room) => futures::future::ready(room).boxed(),
-                            None => front.room(bytes).boxed(),
+                        let room = match self.takes_room(bytes) {
+                            true => match front.try_room(bytes) {
+                                Some(room) => futures::future::ready(Some(room)).boxed(),
+                                None => front.room(bytes).map(Some).boxed(),
+                            },
+                            false => futures::future::ready(None).boxed(),
                         };
                         self.state = State::Room { bytes, since, room };
                     }
@@ -131,26 +134,29 @@ impl Inbox {
         }
     }
 
-    /// The length of the frame that the head opens with, once that is there.
+    /// The length of the frame that the head opens with, once that is there. One that no frame has is refused at once.
     fn opening(&self) -> io::Result<Option<usize>> {
-        if self.filled < OPENING_BYTES {
+        let Some((length, key)) = self.head[..self.filled].split_first_chunk::<4>() else {
             return Ok(None);
-        }
-        let [a, b, c, d, key @ ..] = &self.head[..OPENING_BYTES] else {
-            unreachable!("the slice is as long as an opening");
         };
-        let length = i32::from_be_bytes([*a, *b, *c, *d]);
-        let max = match key == (ApiKey::Produce as i16).to_be_bytes() {
-            true => PRODUCE_BYTES_MAX,
-            false => OTHER_BYTES_MAX,
+        let length = i32::from_be_bytes(*length);
+        let key = key.first_chunk::<2>();
+        let max = match key {
+            Some(key) if *key != (ApiKey::Produce as i16).to_be_bytes() => OTHER_BYTES_MAX,
+            _ => PRODUCE_BYTES_MAX,
         };
         match usize::try_from(length) {
-            Ok(bytes) if (FRAME_BYTES_MIN..=max).contains(&bytes) => Ok(Some(bytes)),
+            Ok(bytes) if (FRAME_BYTES_MIN..=max).contains(&bytes) => Ok(key.map(|_| bytes)),
             _ => {
                 let words = format!("a frame of {length} bytes was opened, of at most {max}");
                 Err(io::Error::new(io::ErrorKind::InvalidData, words))
             }
         }
+    }
+
+    /// Whether a frame takes room: a small one without batches does not, so that consumers never wait behind producers for it.
+    fn takes_room(&self, bytes: usize) -> bool {
+        bytes > SMALL_BYTES_MAX || self.head[4..6] == (ApiKey::Produce as i16).to_be_bytes()
     }
 
     /// Reads into the head; false: the peer has closed between two frames.
@@ -168,7 +174,7 @@ impl Inbox {
         Ok(true)
     }
 
-    fn begin_body(&mut self, bytes: usize, room: IngressPermit, waited: Duration) {
+    fn begin_body(&mut self, bytes: usize, room: Option<IngressPermit>, waited: Duration) {
         let here = (self.filled - 4).min(bytes);
         let mut body = BytesMut::with_capacity(bytes);
         body.put_slice(&self.head[4..4 + here]);

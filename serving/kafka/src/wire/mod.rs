@@ -16,6 +16,8 @@ pub(crate) use answer::{Answer, put_header, text};
 pub(crate) use api::APIS;
 pub(crate) use inbox::{Frame, Inbox};
 pub(crate) use outbox::Outbox;
+#[cfg(feature = "testing")]
+pub use request::decodes;
 pub(crate) use request::{Asked, Broken, Incoming, Request, read};
 #[cfg(test)]
 pub(crate) use schema::{Refusal, walk};

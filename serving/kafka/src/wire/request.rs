@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::api::Api;
 use super::inbox::Frame;
-use super::schema::{Refusal, skip_tags, walk};
+use super::schema::{Refusal, Walked, skip_tags, walk};
 
 /// A request that may be decoded.
 pub(crate) struct Request {
@@ -26,7 +26,7 @@ pub(crate) struct Request {
     /// Bytes of the frame that it came in.
     pub(crate) frame_bytes: usize,
     /// Its room in the broker; given back when it is answered.
-    _room: IngressPermit,
+    _room: Option<IngressPermit>,
     /// How long it had to wait for that.
     pub(crate) waited: Duration,
     /// When it was read.
@@ -86,24 +86,24 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Reads a frame's header and walks its body.
-///
-/// # Errors
-/// [`Broken`]; nothing of the body was allocated.
-pub(crate) fn read(frame: Frame) -> Result<Incoming, Broken> {
-    let Frame {
-        mut bytes,
-        room,
-        waited,
-    } = frame;
-    let frame_bytes = bytes.len();
+/// A header and a body that was walked.
+struct Parsed {
+    api: &'static Api,
+    version: i16,
+    correlation: i32,
+    body: Bytes,
+    walked: Walked,
+}
+
+/// What stands in a frame; `Err` of a number: the correlation of a question in a newer version for the versions.
+fn parse(mut bytes: Bytes) -> Result<Result<Parsed, i32>, Broken> {
     let key = bytes.try_get_i16().map_err(|_| Broken::Header)?;
     let version = bytes.try_get_i16().map_err(|_| Broken::Header)?;
     let correlation = bytes.try_get_i32().map_err(|_| Broken::Header)?;
     let api = Api::find(key).ok_or(Broken::Key(key))?;
     if !api.serves(version) {
         return match api.key {
-            ApiKey::ApiVersions if version > api.to => Ok(Incoming::NewerVersions { correlation }),
+            ApiKey::ApiVersions if version > api.to => Ok(Err(correlation)),
             key => Err(Broken::Version(key, version)),
         };
     }
@@ -121,18 +121,91 @@ pub(crate) fn read(frame: Frame) -> Result<Incoming, Broken> {
     }
     let walked = walk(api.schema, &bytes, version, flexible)
         .map_err(|refusal| Broken::Body(api.key, version, refusal))?;
-    Ok(Incoming::Request(Request {
+    Ok(Ok(Parsed {
         api,
         version,
         correlation,
-        elements: walked.elements,
+        body: bytes,
+        walked,
+    }))
+}
+
+/// Reads a frame's header and walks its body.
+///
+/// # Errors
+/// [`Broken`]; nothing of the body was allocated.
+pub(crate) fn read(frame: Frame) -> Result<Incoming, Broken> {
+    let Frame {
+        bytes,
+        room,
+        waited,
+    } = frame;
+    let frame_bytes = bytes.len();
+    let parsed = match parse(bytes)? {
+        Ok(parsed) => parsed,
+        Err(correlation) => return Ok(Incoming::NewerVersions { correlation }),
+    };
+    Ok(Incoming::Request(Request {
+        api: parsed.api,
+        version: parsed.version,
+        correlation: parsed.correlation,
+        elements: parsed.walked.elements,
         frame_bytes,
         _room: room,
         waited,
         began: Instant::now(),
-        body: bytes,
-        bytes: walked.bytes,
+        body: parsed.body,
+        bytes: parsed.walked.bytes,
     }))
+}
+
+/// Reads a frame without its length as a connection does, and decodes what is in it; true when all of it is right. For fuzzing.
+///
+/// # Panics
+/// If the walk and the decoder do not end at the same byte.
+#[cfg(feature = "testing")]
+pub fn decodes(frame: &[u8]) -> bool {
+    let Ok(Ok(parsed)) = parse(Bytes::copy_from_slice(frame)) else {
+        return false;
+    };
+    let mut body = parsed.body;
+    let before = body.len();
+    let decode = decoder(parsed.api.key);
+    let decoded = decode(&mut body, parsed.version);
+    assert!(
+        !decoded || before - body.len() == parsed.walked.bytes,
+        "{:?} {}: the walk ended after {} bytes, the decoder after {}",
+        parsed.api.key,
+        parsed.version,
+        parsed.walked.bytes,
+        before - body.len()
+    );
+    decoded
+}
+
+#[cfg(feature = "testing")]
+fn decoder(key: ApiKey) -> fn(&mut Bytes, i16) -> bool {
+    use kafka_protocol::messages;
+    fn as_a<T: Decodable>(body: &mut Bytes, version: i16) -> bool {
+        T::decode(body, version).is_ok()
+    }
+    match key {
+        ApiKey::Produce => as_a::<messages::ProduceRequest>,
+        ApiKey::Fetch => as_a::<messages::FetchRequest>,
+        ApiKey::ListOffsets => as_a::<messages::ListOffsetsRequest>,
+        ApiKey::Metadata => as_a::<messages::MetadataRequest>,
+        ApiKey::ApiVersions => as_a::<messages::ApiVersionsRequest>,
+        ApiKey::CreateTopics => as_a::<messages::CreateTopicsRequest>,
+        ApiKey::DeleteTopics => as_a::<messages::DeleteTopicsRequest>,
+        ApiKey::FindCoordinator => as_a::<messages::FindCoordinatorRequest>,
+        ApiKey::InitProducerId => as_a::<messages::InitProducerIdRequest>,
+        ApiKey::OffsetForLeaderEpoch => as_a::<messages::OffsetForLeaderEpochRequest>,
+        ApiKey::DescribeConfigs => as_a::<messages::DescribeConfigsRequest>,
+        ApiKey::CreatePartitions => as_a::<messages::CreatePartitionsRequest>,
+        ApiKey::DescribeCluster => as_a::<messages::DescribeClusterRequest>,
+        ApiKey::DescribeTopicPartitions => as_a::<messages::DescribeTopicPartitionsRequest>,
+        key => unreachable!("{key:?} is in the table and not here"),
+    }
 }
 
 impl Request {

@@ -118,6 +118,12 @@ static LEADER_EPOCH_TOPIC: Schema = fields(&[
 ]);
 static LEADER_EPOCH_PARTITION: Schema = fields(&[always(I32), always(I32), always(I32)]);
 
+pub(super) static FIND_COORDINATOR: Schema = fields(&[
+    between(0, 3, Kind::Text),
+    since(1, I8),
+    since(4, Kind::Array(&Kind::Text)),
+]);
+
 pub(super) static INIT_PRODUCER_ID: Schema = fields(&[
     always(Kind::Text),
     always(I32),
