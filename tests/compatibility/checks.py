@@ -5,7 +5,9 @@ same thing for each client; the names are explained in `EXPLAINED`, which heads 
 """
 
 import argparse
+import json
 import os
+import pathlib
 import random
 import signal
 import subprocess
@@ -15,6 +17,8 @@ import traceback
 
 import batches
 import wire
+
+NODE = pathlib.Path(__file__).resolve().parent.parent / "bench" / "kafka" / "node.py"
 
 # Name of a check: what it shows.
 EXPLAINED = {
@@ -48,6 +52,10 @@ EXPLAINED = {
 
 class Refused(Exception):
     """A check found something else than it must."""
+
+
+class Elsewhere(Exception):
+    """A check that is made on a node of its own, which `run` starts: left out here without a word."""
 
 
 class NotRun(Exception):
@@ -156,16 +164,28 @@ class Bench:
     def append_time_topic(self, stem):
         return self.topic(stem, message_timestamp_type="LogAppendTime")
 
+    @property
+    def can_kill(self):
+        return bool(self.options.kill or self.options.node)
+
     def kill(self):
         """Kills the server hard and starts it again, with the command that was given."""
-        if not self.options.kill:
-            raise NotRun("needs --kill COMMAND, which kills the server and starts it again")
-        subprocess.run(self.options.kill, shell=True, check=True, stdout=subprocess.DEVNULL)
+        if not self.can_kill:
+            raise NotRun("needs --node FOLDER or --kill COMMAND, to kill the server and start it again")
+        command = self.options.kill or f"{sys.executable} {NODE} kill --data {self.options.node}"
+        subprocess.run(command, shell=True, check=True, stdout=subprocess.DEVNULL)
+
+    @property
+    def pid(self):
+        """Process of the server, or `None`; another one after each kill."""
+        if self.options.node:
+            return json.loads((pathlib.Path(self.options.node) / "node.json").read_text())["pid"]
+        return self.options.pid
 
     def expiry(self):
         """Seconds after which the server forgets a silent producer."""
         if not self.options.expiry:
-            raise NotRun("needs --expiry SECONDS, as the server is configured")
+            raise Elsewhere if self.options.node else NotRun("needs --expiry SECONDS, as the server is configured")
         return self.options.expiry
 
 
@@ -189,8 +209,9 @@ class Driver:
         parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("address", help="host:port of the Kafka listener")
         parser.add_argument("--long", action="store_true", help="also what takes minutes")
-        parser.add_argument("--only", default="", help="checks whose names contain this; several with commas")
+        parser.add_argument("--checks", default="", help="checks whose names contain this; several with commas")
         parser.add_argument("--pid", type=int, help="process id of the server: its memory is watched")
+        parser.add_argument("--node", help="folder of a server that tests/bench/kafka/node.py started: its memory is watched, and it is killed")
         parser.add_argument("--kill", help="command that kills the server and starts it again at the same address")
         parser.add_argument("--expiry", type=float, help="seconds after which the server forgets a silent producer")
         parser.add_argument("--hulse", help="the hulse binary; for what Hulse's own client shares with Kafka's")
@@ -198,7 +219,7 @@ class Driver:
         parser.add_argument("--trace", action="store_true", help="print where a check failed")
         bench = Bench(parser.parse_args())
         signal.signal(signal.SIGALRM, _late)
-        wanted = bench.options.only.split(",")
+        wanted = bench.options.checks.split(",")
         outcomes = [self._one(bench, *check) for check in self.checks
                     if any(part in check[0] for part in wanted) and (bench.long or not check[3])]
         # A library's threads may still wait for something; nothing of them is needed.
@@ -211,6 +232,8 @@ class Driver:
         try:
             words = call(bench)
             outcome = "passed"
+        except Elsewhere:
+            return "elsewhere"
         except NotRun as reason:
             outcome, words = "not run", str(reason)
         except Exception as failure:  # Whatever a client throws is this check's failure.

@@ -81,8 +81,8 @@ def install_cuts(driver, adapter):
 
     @driver.check("retry-window", seconds=600, long=True)
     def retry_window(bench):
-        if not bench.options.kill:
-            raise NotRun("needs --kill COMMAND, which kills the server and starts it again")
+        if not bench.can_kill:
+            raise NotRun("needs --node FOLDER or --kill COMMAND, to kill the server and start it again")
         count, partitions = 200_000, 6
         topic = bench.topic("window", partitions)
         proxy = Proxy(bench.address, late=0.02)
@@ -118,7 +118,7 @@ def install_cuts(driver, adapter):
         for group in range(3):
             if group:
                 time.sleep(pause)
-            if group == 2 and bench.options.kill:
+            if group == 2 and bench.can_kill:
                 bench.kill()
                 words = ", a restart in between"
             for value in numbered(10, 10 * group):

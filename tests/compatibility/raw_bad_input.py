@@ -23,9 +23,9 @@ GIB = 1 << 30
 
 def memory(bench):
     """Resident bytes of the server, or `None`."""
-    if not bench.options.pid:
+    if not bench.pid:
         return None
-    with open(f"/proc/{bench.options.pid}/status") as status:
+    with open(f"/proc/{bench.pid}/status") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmRSS:"))
 
 
@@ -105,8 +105,8 @@ def frame_lengths(bench):
 @check("frames-promised")
 def frames_promised(bench):
     """Long frames are promised and not sent: memory is not taken for a promise."""
-    if not bench.options.pid:
-        raise NotRun("needs --pid")
+    if not bench.pid:
+        raise NotRun("needs --node or --pid")
     before, opened = memory(bench), []
     for number in range(20):
         connection = bench.connect()

@@ -244,7 +244,7 @@ def duplicates(bench):
             expect("produce", (wire.error(code), base), ("NONE", number * 3))
     resent(bench, topic, sent)
     words = "five known again"
-    if bench.options.kill and bench.long:
+    if bench.can_kill and bench.long:
         bench.kill()
         resent(bench, topic, sent)
         words += ", also after the server was killed"
