@@ -164,4 +164,5 @@ class Adapter:
 
 driver = Driver(f"confluent-kafka {confluent_kafka.version()} (librdkafka {confluent_kafka.libversion()[0]})")
 install(driver, Adapter())
-driver.main()
+if __name__ == "__main__":
+    driver.main()

@@ -165,4 +165,5 @@ def versions(bench):
 
 
 install(driver, Adapter())
-driver.main()
+if __name__ == "__main__":
+    driver.main()

@@ -143,4 +143,5 @@ class Adapter:
 
 driver = Driver(f"kafka-python {kafka.__version__}")
 install(driver, Adapter())
-driver.main()
+if __name__ == "__main__":
+    driver.main()

@@ -208,4 +208,5 @@ def auto_create(bench):
     expect("the record", payloads(consume(bench, topic)), [b"first"])
 
 
-driver.main()
+if __name__ == "__main__":
+    driver.main()
