@@ -137,3 +137,92 @@ pub(super) fn toml(value: &Value) -> String {
         listeners.iter().map(one).collect::<Vec<_>>().join(", ")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Sources, load};
+
+    fn listeners(line: &str) -> Result<Vec<KafkaListen>, String> {
+        let flags = vec![("listen.kafka", "--kafka", line.to_owned())];
+        let sources = Sources {
+            flags,
+            ..Sources::default()
+        };
+        match load(sources) {
+            Ok(loaded) => Ok(loaded.config.listen.kafka),
+            Err(faults) => Err(faults.0[0].why.clone()),
+        }
+    }
+
+    fn in_a_file(text: &str) -> Result<Vec<KafkaListen>, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("hulse.toml");
+        std::fs::write(&file, text).unwrap();
+        let sources = Sources {
+            file: Some(file),
+            ..Sources::default()
+        };
+        match load(sources) {
+            Ok(loaded) => Ok(loaded.config.listen.kafka),
+            Err(faults) => Err(faults.0[0].why.clone()),
+        }
+    }
+
+    fn listener(name: &str, bind: &str, advertise: &str) -> KafkaListen {
+        KafkaListen {
+            name: name.to_owned(),
+            bind: bind.parse().unwrap(),
+            advertise: advertise.to_owned(),
+        }
+    }
+
+    #[test]
+    fn line_names_no_listener_one_or_several() {
+        assert_eq!(listeners("off"), Ok(vec![]));
+        let one = listener("kafka", "127.0.0.1:9100", "auto");
+        assert_eq!(listeners("127.0.0.1:9100"), Ok(vec![one.clone()]));
+        let two = listener("kafka-2", "[::1]:9101", "kafka.example:19092");
+        let line = "127.0.0.1:9100,[::1]:9101=kafka.example:19092";
+        assert_eq!(listeners(line), Ok(vec![one, two]));
+        assert!(listeners("nowhere").unwrap_err().contains("neither"));
+        assert!(
+            listeners("127.0.0.1:1=x")
+                .unwrap_err()
+                .contains("host:port")
+        );
+        assert!(
+            listeners("0.0.0.0:9100")
+                .unwrap_err()
+                .contains("no authentication")
+        );
+        assert!(
+            listeners("127.0.0.1:7400")
+                .unwrap_err()
+                .contains("listen.grpc")
+        );
+    }
+
+    #[test]
+    fn file_has_a_table_for_each_listener_and_knows_their_keys() {
+        let two = "[[listen.kafka]]\nbind = \"127.0.0.1:9100\"\n[[listen.kafka]]\nname = \"b\"\nbind = \"127.0.0.1:9101\"\nadvertise = \"h:1\"\n";
+        let expected = vec![
+            listener("kafka", "127.0.0.1:9100", "auto"),
+            listener("b", "127.0.0.1:9101", "h:1"),
+        ];
+        assert_eq!(in_a_file(two), Ok(expected));
+        for (text, words) in [
+            (
+                "[[listen.kafka]]\nbnd = \"127.0.0.1:9100\"\n",
+                "did you mean \"bind\"",
+            ),
+            ("[[listen.kafka]]\nname = \"a\"\n", "needs bind"),
+            ("[[listen.kafka]]\nbind = 9100\n", "text in quotes"),
+            ("[listen]\nkafka = 9100\n", "list of tables"),
+            ("[listen]\nkafka = [\"127.0.0.1:9100\"]\n", "list of tables"),
+        ] {
+            let why = in_a_file(text).unwrap_err();
+            assert!(why.contains(words), "{text}: {why}");
+        }
+    }
+}

@@ -2,15 +2,20 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{PartitionId, TopicId};
 use serving_broker::{Action, Front, PartitionHandle, Resource, Topic};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::fetch::{Sessions, Turn};
 use crate::names;
+
+/// Refused connections are told of at most this often.
+const COMPLAIN_EVERY: Duration = Duration::from_millis(100);
 
 /// What clients of a listener are told to dial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +49,23 @@ pub(crate) struct Served {
     pub(crate) waiting: Arc<Semaphore>,
     /// Answers over everything there is that may be made at the same time.
     pub(crate) large: Arc<Semaphore>,
+    /// When the last line about a refused connection was written.
+    pub(crate) complained: Mutex<Option<Instant>>,
+}
+
+impl Served {
+    /// Whether it is time for another line about a refused connection.
+    pub(crate) fn complains(&self) -> bool {
+        let mut last = self
+            .complained
+            .lock()
+            .expect("no code panics while it holds this lock");
+        let quiet = last.is_some_and(|at| at.elapsed() < COMPLAIN_EVERY);
+        if !quiet {
+            *last = Some(Instant::now());
+        }
+        !quiet
+    }
 }
 
 /// One connection.

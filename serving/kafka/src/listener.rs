@@ -1,7 +1,7 @@
 //! Accepts connections, and waits for them at the end.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -102,6 +102,7 @@ pub(crate) async fn served(config: &ListenerConfig, front: &Arc<Front>) -> Serve
         sessions: Sessions::new(rng.random()),
         waiting: Arc::new(Semaphore::new(WAITING_BYTES)),
         large: Arc::new(Semaphore::new(LARGE_MAX)),
+        complained: Mutex::default(),
     }
 }
 

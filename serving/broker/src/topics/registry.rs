@@ -432,7 +432,7 @@ fn exists(topic: &Topic) -> Fault {
         TopicState::Deleting => deleting(&topic.name),
         TopicState::Active => {
             let words = format!(
-                "topic {} exists with {} partitions; use it, or delete it first",
+                "topic {} already exists, with {} partitions; use it, or delete it first",
                 topic.name, topic.partitions
             );
             Fault::new(Reason::TopicExists, words)

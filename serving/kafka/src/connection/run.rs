@@ -105,7 +105,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             End::Idle => tracing::debug!(%peer, "an idle Kafka connection is closed"),
             End::Refused(why) => {
                 self.link.front().metrics().connection_refused(PROTOCOL);
-                tracing::info!(%peer, why, "a Kafka connection is closed");
+                // A flood of such peers is not a flood of lines.
+                match self.link.served.complains() {
+                    true => tracing::info!(%peer, why, "a Kafka connection is closed"),
+                    false => tracing::debug!(%peer, why, "a Kafka connection is closed"),
+                }
             }
         }
     }

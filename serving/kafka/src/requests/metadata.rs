@@ -29,6 +29,8 @@ use crate::wire::{Broken, Request, text};
 
 /// Topics read at a time when all are asked for.
 const PAGE: u32 = 1000;
+/// Topics of one request that are made where they are missing; the others wait for the next one.
+const CREATED_MAX: usize = 1000;
 /// Partitions described in one answer at most; a cursor leads on.
 const DESCRIBED_MAX: usize = 2000;
 
@@ -54,8 +56,9 @@ pub(super) async fn metadata(link: &Arc<Link>, mut request: Request) -> Result<O
         }
     } else {
         let mut topics = Vec::with_capacity(named.len());
-        for wanted in named {
-            topics.push(one(link, version, wanted, message.allow_auto_topic_creation).await);
+        for (number, wanted) in named.into_iter().enumerate() {
+            let create = message.allow_auto_topic_creation && number < CREATED_MAX;
+            topics.push(one(link, version, wanted, create).await);
         }
         topics
     };
