@@ -138,6 +138,9 @@ pub(crate) struct Standalone {
     /// Address for metrics and health [listen.http, default 127.0.0.1:7480]
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<String>,
+    /// Addresses for Kafka clients, or off [listen.kafka, default 127.0.0.1:9092]
+    #[arg(long, value_name = "ADDR[,ADDR]")]
+    pub(crate) kafka: Option<String>,
     /// always | interval:DURATION | off [bookie.sync, default always]
     #[arg(long, value_name = "MODE")]
     pub(crate) sync: Option<String>,

@@ -32,6 +32,8 @@ impl Server {
                 &Self::address(),
                 "--http",
                 &format!("127.0.0.1:{}", PORT + 1),
+                "--kafka",
+                "off",
                 "--sync",
                 sync,
             ])

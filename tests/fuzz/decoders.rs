@@ -10,7 +10,7 @@ use hulse_proto::ledger::LedgerMetadata;
 use hulse_proto::limits::BATCH_BYTES_MAX;
 use hulse_proto::wire::{Message, metadata, v1};
 
-use crate::{log, runner, seeds};
+use crate::{kafka, log, runner, seeds};
 
 /// One decoder under test.
 pub struct Decoder {
@@ -192,6 +192,10 @@ fn topic_name(input: &[u8]) -> bool {
     true
 }
 
+fn kafka_request(input: &[u8]) -> bool {
+    serving_kafka::testing::decodes(input)
+}
+
 fn leave(_: &mut [u8]) {}
 
 macro_rules! decoders {
@@ -219,5 +223,6 @@ decoders! {
     fault_survives: "fault", fault, leave, seeds::faults;
     log_file_header_survives: "log_file_header", log::file_header, log::repair_file_header, log::file_headers;
     log_group_survives: "log_group", log::group, log::repair_group, log::groups;
+    kafka_request_survives: "kafka_request", kafka_request, leave, kafka::requests;
     topic_name_survives: "topic_name", topic_name, leave, seeds::topic_names;
 }

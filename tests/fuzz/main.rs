@@ -11,6 +11,7 @@
 mod allocation;
 mod corpus;
 mod decoders;
+mod kafka;
 mod log;
 mod mutator;
 mod runner;

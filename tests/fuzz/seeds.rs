@@ -16,6 +16,8 @@ use hulse_proto::ledger::{
 };
 use hulse_proto::wire::{Message, metadata};
 
+use crate::kafka;
+
 /// Names and bytes.
 pub type Seeds = Vec<(&'static str, Vec<u8>)>;
 
@@ -64,6 +66,19 @@ pub fn batches() -> Seeds {
     control[17..21].copy_from_slice(&crc.to_be_bytes());
     let mut all = produced_batches();
     all.push(("control", control));
+    // As other libraries made them: these codecs are only opened here.
+    for (name, text) in [
+        (
+            "gzip",
+            include_str!("../../proto/src/batch/golden/gzip.hex"),
+        ),
+        (
+            "snappy",
+            include_str!("../../proto/src/batch/golden/snappy.hex"),
+        ),
+    ] {
+        all.push((name, kafka::unhex(text)));
+    }
     all
 }
 
@@ -224,6 +239,7 @@ pub fn topics() -> Seeds {
         partitions: 8,
         state: metadata::topic::State::Active as i32,
         created_at_ms: TIME_MS,
+        log_append_time: false,
     };
     vec![("active", topic.encode_to_vec())]
 }

@@ -11,6 +11,7 @@
 mod delivery;
 mod flights;
 mod journeys;
+mod kafka;
 mod numbers;
 mod proxy;
 mod refusals;

@@ -21,6 +21,8 @@ fn standalone(data: &std::path::Path, port: u16, more: &[&str]) -> (Option<i32>,
             &grpc,
             "--http",
             &http,
+            "--kafka",
+            "off",
         ],
         more,
     ]

@@ -63,6 +63,8 @@ impl Server {
             .arg("--data")
             .arg(self.data())
             .args(["--grpc", &self.address(), "--http", &self.http()])
+            // One machine has one port 9092; a test that wants the Kafka wire names another.
+            .env("HULSE_LISTEN__KAFKA", "off")
             .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file handle can be cloned"))

@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "serving-broker",
         &["hulse-proto", "bookie-client", "bookie-metadata"],
     ),
+    ("serving-kafka", &["hulse-proto", "serving-broker"]),
     (
         "tests-harness",
         &[
@@ -44,8 +45,11 @@ const ONLY: &[(&str, &[&str])] = &[
     ("tonic", &["hulse-proto", "hulse-sdk", "serving-broker"]),
     ("tonic-reflection", &["serving-broker"]),
     ("tonic-health", &["serving-broker"]),
+    ("kafka-protocol", &["serving-kafka"]),
     ("lz4_flex", &["hulse-proto"]),
     ("zstd", &["hulse-proto"]),
+    ("snap", &["hulse-proto"]),
+    ("flate2", &["hulse-proto"]),
 ];
 
 /// Licences that a package may come under; one side of an OR is enough, both of an AND are needed.

@@ -1,11 +1,11 @@
-//! The codecs: which exist, and the three that this build encodes and decodes.
+//! The codecs: which exist, the three that this build encodes, and how all of them are decoded.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 
-use super::BatchError;
+use super::{BatchError, snappy};
 use crate::limits::BATCH_DECOMPRESSED_BYTES_MAX;
 
 /// Level 1 of zstd: two thirds of the work of the default level for a tenth more bytes (dependencies.md 4.5).
@@ -24,9 +24,9 @@ pub enum Compression {
     /// As they are.
     #[default]
     None = 0,
-    /// Passes through; neither encoded nor decoded here.
+    /// One gzip member; decoded, not encoded here.
     Gzip = 1,
-    /// Passes through; neither encoded nor decoded here.
+    /// One block, or several in the frame of Java clients; decoded, not encoded here.
     Snappy = 2,
     /// One LZ4 frame.
     Lz4 = 3,
@@ -43,7 +43,7 @@ impl Compression {
             .ok_or(BatchError::UnknownCompression(code))
     }
 
-    /// True when this build encodes and decodes it.
+    /// True when this build encodes it; it decodes all.
     pub fn is_supported(self) -> bool {
         matches!(self, Self::None | Self::Lz4 | Self::Zstd)
     }
@@ -112,9 +112,13 @@ impl Compression {
                 drop(decoder);
                 (out, rest.len())
             }
-            Self::None | Self::Gzip | Self::Snappy => {
-                return Err(BatchError::UnsupportedCompression(self));
+            Self::Gzip => {
+                let mut decoder = flate2::bufread::GzDecoder::new(packed);
+                let out = self.drain(&mut decoder, packed.len())?;
+                (out, decoder.get_ref().len())
             }
+            Self::Snappy => (snappy::unpack(packed)?, 0),
+            Self::None => unreachable!("bytes that are not compressed need no copy"),
         };
         if left != 0 {
             return Err(self.damaged("bytes are left behind the frame"));
@@ -155,7 +159,7 @@ impl Compression {
         Ok(out)
     }
 
-    fn damaged(self, why: impl fmt::Display) -> BatchError {
+    pub(super) fn damaged(self, why: impl fmt::Display) -> BatchError {
         BatchError::Decompress {
             compression: self,
             why: why.to_string(),

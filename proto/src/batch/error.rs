@@ -109,8 +109,8 @@ pub enum BatchError {
     /// A codec that does not exist.
     #[error("batch has compression code {0}; 0 to 4 (none, gzip, snappy, lz4, zstd) exist")]
     UnknownCompression(u8),
-    /// A codec that this build passes through but does not open or make.
-    #[error("{0} batches cannot be encoded or decoded here; use none, lz4 or zstd")]
+    /// A codec that this build opens but does not make.
+    #[error("{0} batches are not made here; use none, lz4 or zstd")]
     UnsupportedCompression(Compression),
     /// The compressed bytes are damaged.
     #[error("batch does not decompress as {compression}: {why}")]

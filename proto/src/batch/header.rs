@@ -30,9 +30,9 @@ pub(super) const LENGTH_END: usize = 12;
 /// Where the checksummed bytes begin.
 pub(super) const CRC_START: usize = 21;
 
-const MAGIC: i8 = 2;
+pub(super) const MAGIC: i8 = 2;
 const CODEC_MASK: i16 = 0b111;
-const LOG_APPEND_TIME: i16 = 1 << 3;
+pub(super) const LOG_APPEND_TIME: i16 = 1 << 3;
 const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL: i16 = 1 << 5;
 
@@ -72,6 +72,16 @@ impl BatchHeader {
     /// # Errors
     /// [`BatchError`]: `CutOff`, `Length`, `Magic` or `Field`.
     pub fn view(bytes: &[u8]) -> Result<Self, BatchError> {
+        let header = Self::view_head(bytes)?;
+        whole(header.length, bytes.len())?;
+        Ok(header)
+    }
+
+    /// As [`BatchHeader::view`], of a header whose records stand elsewhere.
+    ///
+    /// # Errors
+    /// As [`BatchHeader::view`], without the records' `CutOff`.
+    pub fn view_head(bytes: &[u8]) -> Result<Self, BatchError> {
         if bytes.len() < BATCH_HEADER_BYTES {
             return Err(BatchError::CutOff {
                 found: bytes.len(),
@@ -80,7 +90,7 @@ impl BatchHeader {
         }
         let mut rest = &bytes[..BATCH_HEADER_BYTES];
         let base_offset = not_negative("base offset", rest.get_i64())?;
-        let length = whole_length(rest.get_i32(), bytes.len())?;
+        let length = length(rest.get_i32())?;
         let leader_epoch = rest.get_i32();
         let magic = rest.get_i8();
         if magic != MAGIC {
@@ -148,19 +158,23 @@ impl BatchHeader {
     }
 }
 
-fn whole_length(field: i32, found: usize) -> Result<u32, BatchError> {
+fn length(field: i32) -> Result<u32, BatchError> {
     let min = (BATCH_HEADER_BYTES - LENGTH_END) as i32;
     if field < min {
         return Err(BatchError::Length { found: field, min });
     }
-    let length = field as u32 + LENGTH_END as u32;
-    if length as usize > found {
-        return Err(BatchError::CutOff {
+    Ok(field as u32 + LENGTH_END as u32)
+}
+
+/// Checks that a batch of this length is there as a whole.
+fn whole(length: u32, found: usize) -> Result<(), BatchError> {
+    match length as usize > found {
+        true => Err(BatchError::CutOff {
             found,
             expected: length as usize,
-        });
+        }),
+        false => Ok(()),
     }
-    Ok(length)
 }
 
 fn not_negative(field: &'static str, found: i64) -> Result<u64, BatchError> {

@@ -4,13 +4,13 @@
 //! ingress), [`place`] (base offset and leader epoch, which lie before the checksummed bytes), [`split`]. Clients build
 //! ([`BatchBuilder`], [`stamp`]) and read ([`decode`]) records.
 //!
-//! Reading order: `header`, `verify`, `place`, `record`, `varint`, `builder`, `decode`, `compression`.
+//! Reading order: `header`, `verify`, `place`, `record`, `varint`, `builder`, `decode`, `compression`, `snappy`.
 //!
 //! # Invariants
 //! 1. Every length and count is checked against the bytes that are there before anything is allocated.
 //! 2. What one batch may take in memory is bounded by `limits::BATCH_DECOMPRESSED_BYTES_MAX`, decompressed bytes and decoded
 //!    records together; [`BatchBuilder`] refuses to build a batch that [`decode`] would refuse.
-//! 3. Big-endian, as Kafka has it. gzip and snappy batches pass through servers; this codec neither makes nor opens them.
+//! 3. Big-endian, as Kafka has it. All codecs of Kafka are opened; gzip and snappy batches are not made here.
 
 mod builder;
 mod compression;
@@ -19,6 +19,7 @@ mod error;
 mod header;
 mod place;
 mod record;
+mod snappy;
 #[cfg(test)]
 mod tests;
 mod varint;
@@ -29,6 +30,6 @@ pub use compression::Compression;
 pub use decode::decode;
 pub use error::BatchError;
 pub use header::{BATCH_HEADER_BYTES, BatchHeader};
-pub use place::{Split, place, split, stamp};
+pub use place::{Split, empty_batch, place, split, stamp, stamp_append_time};
 pub use record::{Header, Record, RecordRef};
 pub use verify::{verify_crc, verify_produced};

@@ -1,11 +1,16 @@
 //! Metadata keys of partitions and their chains (storage.md, amendment "who holds what").
 
-use hulse_proto::id::PartitionId;
+use hulse_proto::id::{PartitionId, TopicId};
 use hulse_proto::ledger::LedgerKind;
 
 /// Owner epoch and log start of a partition. Never bound to a lease.
 pub(crate) fn partition_key(partition: PartitionId) -> String {
     format!("part/{}/{:05}", partition.topic, partition.index)
+}
+
+/// The keys of [`partition_key`] of all partitions of one topic.
+pub(crate) fn topic_prefix(topic: TopicId) -> String {
+    format!("part/{topic}/")
 }
 
 /// All chunks of one chain.

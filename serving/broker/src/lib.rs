@@ -10,12 +10,15 @@
 //! 3. A partition whose append has an unknown fate stops; the next take-over decides the fate by recovery before it serves.
 //! 4. A partition task never awaits another partition, coordinator or broker (ARCHITECTURE D3).
 //!
+//! A listener of another wire (the Kafka crate) is a [`WireListener`] over a [`Front`], given to [`serve_with`].
+//!
 //! Reading order: `owner` (which partitions are open), `partition` (one of them), `log` and `state` (its two chains), `topics`,
 //! `listener`.
 
 mod authorise;
 mod clock;
 mod config;
+mod epochs;
 mod http;
 mod keys;
 mod listener;
@@ -26,13 +29,16 @@ mod partition;
 mod serve;
 pub mod state;
 mod storage_fault;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod topics;
 
 pub use authorise::{Action, Principal, Resource, authorise};
 pub use config::BrokerConfig;
+pub use listener::{Front, IngressPermit, WireListener};
 pub use log::{ReadBatch, ReadChunk, SkipReason};
 pub use metrics::Metrics;
 pub use owner::{LedgerView, Partitions, PartitionsConfig};
-pub use partition::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
-pub use serve::{Broker, ServeError, serve};
-pub use topics::{PartitionRemover, Topic, TopicPage, TopicState, Topics, TopicsConfig};
+pub use partition::{LogOffsets, PartitionHandle, PartitionPolicy, ProduceFuture, Produced};
+pub use serve::{Broker, ServeError, serve, serve_with};
+pub use topics::{NewTopic, PartitionRemover, Topic, TopicPage, TopicState, Topics, TopicsConfig};

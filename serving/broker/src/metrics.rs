@@ -33,6 +33,11 @@ struct OutcomeLabels {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProtocolLabel {
+    protocol: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabel {
     reason: &'static str,
 }
@@ -55,6 +60,8 @@ pub struct Metrics {
     partitions: Gauge,
     ingress_bytes: Gauge,
     panics: Counter,
+    connections: Family<ProtocolLabel, Gauge>,
+    refused: Family<ProtocolLabel, Counter>,
 }
 
 fn latency_histogram() -> Histogram {
@@ -80,9 +87,12 @@ impl Metrics {
             partitions: Gauge::default(),
             ingress_bytes: Gauge::default(),
             panics: Counter::default(),
+            connections: Family::default(),
+            refused: Family::default(),
         };
         metrics.register_requests(registry);
         metrics.register_traffic(registry);
+        metrics.register_connections(registry);
         metrics
     }
 
@@ -121,6 +131,19 @@ impl Metrics {
             "hulse_partitions_open",
             "Partitions open on this broker",
             self.partitions.clone(),
+        );
+    }
+
+    fn register_connections(&self, registry: &mut Registry) {
+        registry.register(
+            "hulse_connections",
+            "Open connections, of wires that count them",
+            self.connections.clone(),
+        );
+        registry.register(
+            "hulse_connections_refused",
+            "Connections ended because the peer broke the protocol or did not go on",
+            self.refused.clone(),
         );
     }
 
@@ -215,6 +238,20 @@ impl Metrics {
     /// A panic ended one session or read.
     pub fn panicked(&self) {
         self.panics.inc();
+    }
+
+    /// Open connections of a wire; kept by its listener.
+    pub fn connections(&self, protocol: &'static str) -> Gauge {
+        self.connections
+            .get_or_create(&ProtocolLabel { protocol })
+            .clone()
+    }
+
+    /// A connection of a wire was ended because its peer broke the protocol or did not go on.
+    pub fn connection_refused(&self, protocol: &'static str) {
+        self.refused
+            .get_or_create(&ProtocolLabel { protocol })
+            .inc();
     }
 
     /// Open produce sessions.

@@ -16,7 +16,9 @@ use uuid::Uuid;
 use crate::config::BrokerConfig;
 use crate::keys::{chain_prefix, partition_key};
 use crate::log::{Chain, TailBudget};
-use crate::partition::{Collaborators, PartitionHandle, spawn, take_over, win_epoch};
+use crate::partition::{
+    Collaborators, PartitionHandle, PartitionPolicy, spawn, take_over, win_epoch,
+};
 use crate::storage_fault;
 
 /// A failed opening is answered from memory for this long, so that clients' retries do not become a storm of take-overs.
@@ -137,7 +139,7 @@ impl Slots {
 /// Every partition this broker may open. Cheap to clone.
 #[derive(Clone)]
 pub struct Partitions {
-    with: Arc<Collaborators>,
+    pub(crate) with: Arc<Collaborators>,
     slots: Arc<Mutex<Slots>>,
 }
 
@@ -176,25 +178,41 @@ impl Partitions {
     /// METADATA_UNAVAILABLE, STORAGE_UNAVAILABLE, PARTITION_LOADING, SHUTTING_DOWN (retry); PARTITION_MOVED; TOPIC_DELETING;
     /// DATA_DAMAGED (an operator must look).
     pub async fn open(&self, partition: PartitionId) -> Result<PartitionHandle, Fault> {
+        self.open_as(partition, PartitionPolicy::default()).await
+    }
+
+    /// As [`Partitions::open`], of a topic that says more. An open handle is answered as it was opened.
+    ///
+    /// # Errors
+    /// As [`Partitions::open`].
+    pub async fn open_as(
+        &self,
+        partition: PartitionId,
+        policy: PartitionPolicy,
+    ) -> Result<PartitionHandle, Fault> {
         if let Some(handle) = self.opened(partition) {
             return Ok(handle);
         }
         let this = self.clone();
-        let opening = tokio::spawn(async move { this.open_once(partition).await });
+        let opening = tokio::spawn(async move { this.open_once(partition, policy).await });
         opening.await.unwrap_or_else(|error| {
             let why = format!("opening partition {partition} ended by itself: {error}");
             Err(Fault::new(Reason::Internal, why))
         })
     }
 
-    async fn open_once(&self, partition: PartitionId) -> Result<PartitionHandle, Fault> {
+    async fn open_once(
+        &self,
+        partition: PartitionId,
+        policy: PartitionPolicy,
+    ) -> Result<PartitionHandle, Fault> {
         let turn = self.lock().turns.entry(partition).or_default().clone();
         let _turn = turn.lock().await;
         if let Some(handle) = self.opened(partition) {
             return Ok(handle);
         }
         self.lock().may_open(partition)?;
-        let result = take_over(&self.with, partition).await;
+        let result = take_over(&self.with, partition, policy).await;
         let mut slots = self.lock();
         // A stop or deletion that came meanwhile has left its mark; one that comes later finds the slot filled.
         slots.may_open(partition)?;

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, Probes};
-use crate::listener::{Door, Front, FrontParts, Services, accept, set_serving};
+use crate::listener::{Door, Front, FrontParts, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
 use crate::topics::Topics;
 use crate::{BrokerConfig, Partitions};
@@ -67,6 +67,21 @@ pub async fn serve(
     http: TcpListener,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
+    serve_with(broker, grpc, http, Vec::new(), shutdown).await
+}
+
+/// As [`serve`], with listeners of other wires beside it. They see the drain on the front they are given, and are waited for like
+/// sessions.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_with(
+    broker: Broker,
+    grpc: TcpListener,
+    http: TcpListener,
+    others: Vec<Box<dyn WireListener>>,
+    shutdown: CancellationToken,
+) -> Result<(), ServeError> {
     let probes = Probes::new(broker.registry, broker.metadata.clone());
     let front = Front::new(FrontParts {
         config: broker.config,
@@ -92,6 +107,9 @@ pub async fn serve(
     );
     let mut grpc_server = tokio::spawn(serving);
     let background = tokio::spawn(background(front.clone(), shutdown.clone()));
+    for other in others {
+        front.tasks.spawn(other.serve(front.clone()));
+    }
     set_serving(&health, true).await;
     probes.set_serving(true);
     tracing::info!(broker = %front.config.name, advertised = %front.config.advertised, "serving");

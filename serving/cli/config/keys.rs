@@ -7,6 +7,7 @@ use figment::value::{Num, Value};
 use hulse_proto::id::NodeName;
 use hulse_proto::limits::{BATCH_BYTES_MAX, TOPIC_PARTITIONS_MAX};
 
+use super::kafka;
 use super::units::{ByteSize, MemoryBudget, Period, SyncMode};
 
 /// What a key holds.
@@ -31,6 +32,8 @@ pub(crate) enum Kind {
     Address,
     /// "auto" or `host:port`.
     Advertise,
+    /// Listeners of the Kafka wire.
+    Kafka,
     /// A level, or levels of modules, separated by commas.
     Level,
     /// One of these.
@@ -73,6 +76,11 @@ pub(crate) const KEYS: &[Key] = &[
         "listen.advertise",
         Kind::Advertise,
         "host:port that clients are told to dial; auto: the address of listen.grpc",
+    ),
+    key(
+        "listen.kafka",
+        Kind::Kafka,
+        "Kafka clients, a [[listen.kafka]] table each; advertise: host:port, or auto, the address they dialled",
     ),
     key(
         "broker.max_batch_size",
@@ -219,7 +227,7 @@ pub(crate) fn shown(value: &Value) -> String {
     }
 }
 
-fn host_and_port(text: &str) -> Result<(), String> {
+pub(super) fn host_and_port(text: &str) -> Result<(), String> {
     let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
     match parts.and_then(|(_, port)| port.parse::<u16>().ok()) {
         Some(1..) => Ok(()),
@@ -285,6 +293,7 @@ impl Kind {
                 "auto" => Ok(()),
                 address => host_and_port(address),
             },
+            Self::Kafka => kafka::check(value),
             Self::Level => levels(text(value)?),
             Self::OneOf(names) => {
                 let found = text(value)?;
@@ -299,6 +308,7 @@ impl Kind {
     /// The value that an environment variable's text means.
     pub(crate) fn value(&self, text: &str) -> Value {
         match self {
+            Self::Kafka => kafka::of_line(text),
             Self::Count(..) => text.parse::<u64>().map_or_else(|_| text.into(), Into::into),
             Self::Flag => text
                 .parse::<bool>()

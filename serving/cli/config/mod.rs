@@ -9,6 +9,7 @@
 //! 3. A loaded [`Config`] is valid and never changes.
 
 mod faults;
+mod kafka;
 mod keys;
 mod load;
 mod model;
@@ -18,6 +19,7 @@ mod tests;
 mod units;
 
 pub(crate) use faults::ConfigFaults;
+pub(crate) use kafka::KafkaListen;
 pub(crate) use load::{Loaded, Sources, load};
 pub(crate) use model::Config;
 pub(crate) use reference::{reference, show, show_json};

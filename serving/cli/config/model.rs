@@ -10,6 +10,7 @@ use hulse_proto::ledger::Quorums;
 use hulse_proto::limits::BATCH_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
+use super::kafka::KafkaListen;
 use super::units::{ByteSize, MemoryBudget, Period, SyncMode};
 
 /// Configuration of one node.
@@ -37,6 +38,7 @@ pub(crate) struct Listen {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) advertise: String,
+    pub(crate) kafka: Vec<KafkaListen>,
 }
 
 /// `[broker]`
@@ -102,6 +104,7 @@ impl Default for Listen {
             grpc: SocketAddr::from(([127, 0, 0, 1], 7400)),
             http: SocketAddr::from(([127, 0, 0, 1], 7480)),
             advertise: "auto".to_owned(),
+            kafka: vec![KafkaListen::default()],
         }
     }
 }
@@ -194,10 +197,16 @@ impl Config {
             let why = "quorums must be 1 <= ack_quorum <= write_quorum <= ensemble";
             faults.push(("broker.replication.ensemble", why.to_owned()));
         }
-        for (key, address) in [
+        let kafka = self.listen.kafka.iter();
+        let kafka = kafka.map(|listener| ("listen.kafka", listener.bind));
+        let listeners: Vec<(&str, SocketAddr)> = [
             ("listen.grpc", self.listen.grpc),
             ("listen.http", self.listen.http),
-        ] {
+        ]
+        .into_iter()
+        .chain(kafka)
+        .collect();
+        for &(key, address) in &listeners {
             if !address.ip().is_loopback() && !self.security.allow_anonymous {
                 faults.push((
                     key,
@@ -208,9 +217,11 @@ impl Config {
                 ));
             }
         }
-        if self.listen.grpc == self.listen.http && self.listen.grpc.port() != 0 {
-            let why = format!("{} is listen.grpc's address too", self.listen.http);
-            faults.push(("listen.http", why));
+        for (index, &(key, address)) in listeners.iter().enumerate() {
+            let same = |(_, other): &&(&str, SocketAddr)| *other == address && address.port() != 0;
+            if let Some((first, _)) = listeners[..index].iter().find(same) {
+                faults.push((key, format!("{address} is {first}'s address too")));
+            }
         }
         if self.bookie.data_dir.is_absolute() {
             let why = "must be relative to node.data_dir, so that both move together";

@@ -6,6 +6,7 @@ use figment::Figment;
 use figment::providers::Serialized;
 use figment::value::Value;
 
+use super::kafka;
 use super::keys::{self, KEYS};
 use super::load::Loaded;
 use super::model::Config;
@@ -15,6 +16,7 @@ fn toml(config: &Config, path: &str) -> String {
     let value = Figment::from(Serialized::defaults(config)).find_value(path);
     match value.expect("the table of keys names fields; a test compares them") {
         Value::String(_, text) => format!("{text:?}"),
+        value @ Value::Array(..) => kafka::toml(&value),
         value => keys::shown(&value),
     }
 }

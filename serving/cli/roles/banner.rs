@@ -11,6 +11,7 @@ pub(crate) struct Banner<'a> {
     pub(crate) config: &'a Config,
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
+    pub(crate) kafka: &'a [SocketAddr],
     pub(crate) ready_in: Duration,
 }
 
@@ -21,7 +22,13 @@ impl Banner<'_> {
         let data = config.node.data_dir.display();
         let version = env!("CARGO_PKG_VERSION");
         let (grpc, http) = (self.grpc, self.http);
-        let auth = match grpc.ip().is_loopback() && http.ip().is_loopback() {
+        let kafka: Vec<String> = self.kafka.iter().map(SocketAddr::to_string).collect();
+        let kafka = match kafka.is_empty() {
+            true => String::new(),
+            false => format!("    kafka {}", kafka.join(",")),
+        };
+        let all = [grpc, http];
+        let auth = match all.iter().chain(self.kafka).all(|at| at.ip().is_loopback()) {
             true => "off (listening on loopback only)".to_owned(),
             false => output.red("off, and other machines can reach this server"),
         };
@@ -31,7 +38,7 @@ impl Banner<'_> {
                 "hulse {version} standalone: 1 broker, 1 bookie, data {data} (sync {}, everything is retained)",
                 config.bookie.sync
             ),
-            format!("  clients  grpc://{grpc}"),
+            format!("  clients  grpc://{grpc}{kafka}"),
             format!("  metrics  http://{http}/metrics    health http://{http}/readyz"),
             format!("  auth     {auth}    ready in {ready:.2} s"),
         ];
@@ -71,6 +78,7 @@ mod tests {
             config,
             grpc: grpc.parse().unwrap(),
             http: "127.0.0.1:7480".parse().unwrap(),
+            kafka: &["127.0.0.1:9092".parse().unwrap()],
             ready_in: Duration::from_millis(340),
         };
         banner.lines(output).join("\n")
@@ -84,6 +92,7 @@ mod tests {
             calm.contains("ready in 0.34 s") && calm.contains("loopback only"),
             "{calm}"
         );
+        assert!(calm.contains("kafka 127.0.0.1:9092"), "{calm}");
         assert!(
             !calm.contains("\x1b[") && !calm.contains("--server"),
             "{calm}"

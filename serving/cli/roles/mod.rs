@@ -1,6 +1,6 @@
 //! What runs a server: builds the parts, wires them, waits for the end. No logic of its own lives here.
 //!
-//! [`standalone`] is the whole product in one process. Around it: [`data_dir`] (may this directory be used), [`presence`] (the node's
+//! [`standalone`] is the whole product in one process. Around it: [`data_dir`] (may this directory be used), [`kafka`] (its listeners), [`presence`] (the node's
 //! keys in metadata and their lease), [`bookies`] (who can be called), [`seams`] (clock, chance and memory of the real machine),
 //! [`signals`], [`banner`], [`logging`], [`failures`] (why it does not start, in four parts).
 
@@ -8,6 +8,7 @@ mod banner;
 mod bookies;
 mod data_dir;
 mod failures;
+mod kafka;
 pub(crate) mod logging;
 mod presence;
 mod seams;

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::config::MemoryBudget;
 use crate::failure::{Code, Failure};
 
-/// Most connections, however many files may be open.
+/// Most connections of gRPC, however many files may be open; of a Kafka listener twice as many.
 const CONNECTIONS_MAX: usize = 10_000;
 
 /// The date of the operating system.
@@ -60,9 +60,18 @@ pub(crate) fn open_files_max() -> u64 {
     }
 }
 
-/// Clients' connections at once: half of the open files are left to the log, which would fail for good without one.
-pub(crate) fn connections_max(open_files: u64) -> usize {
-    usize::try_from(open_files / 2).map_or(CONNECTIONS_MAX, |half| half.clamp(1, CONNECTIONS_MAX))
+/// Clients' connections at once, of gRPC and of each of `kafka` listeners, whose clients have several each. A fifth of the open files
+/// at least is left to the log, which would fail for good without one.
+pub(crate) fn connections_max(open_files: u64, kafka: usize) -> (usize, usize) {
+    let part =
+        |files: u64, max: usize| usize::try_from(files).map_or(max, |files| files.clamp(1, max));
+    match kafka as u64 {
+        0 => (part(open_files / 2, CONNECTIONS_MAX), 1),
+        kafka => (
+            part(open_files / 5, CONNECTIONS_MAX),
+            part(open_files / 5 * 3 / kafka, 2 * CONNECTIONS_MAX),
+        ),
+    }
 }
 
 /// Bytes that the process may use.
@@ -95,10 +104,16 @@ mod tests {
     use crate::config::ByteSize;
 
     #[test]
-    fn connections_leave_half_of_the_open_files_to_the_log() {
-        assert_eq!(connections_max(1024), 512);
-        assert_eq!(connections_max(1), 1);
-        assert_eq!(connections_max(u64::MAX), CONNECTIONS_MAX);
+    fn connections_leave_a_fifth_of_the_open_files_to_the_log() {
+        assert_eq!(connections_max(1024, 0).0, 512);
+        assert_eq!(connections_max(1000, 1), (200, 600));
+        assert_eq!(connections_max(1000, 2), (200, 300));
+        assert_eq!(connections_max(20_000, 1), (4_000, 12_000));
+        assert_eq!(connections_max(1, 1), (1, 1));
+        assert_eq!(
+            connections_max(u64::MAX, 2),
+            (CONNECTIONS_MAX, 2 * CONNECTIONS_MAX)
+        );
         assert!(open_files_max() > 0);
     }
 

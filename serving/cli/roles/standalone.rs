@@ -22,9 +22,9 @@ use prometheus_client::registry::Registry;
 use rand::{RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
 use serving_broker::{
-    Broker, BrokerConfig, Metrics, Partitions, PartitionsConfig, Topics, TopicsConfig, serve,
+    Broker, BrokerConfig, Metrics, Partitions, PartitionsConfig, Topics, TopicsConfig, serve_with,
 };
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::{Builder, Uuid};
@@ -36,7 +36,7 @@ use super::presence::{Presence, Registered};
 use super::seams::{
     SystemClock, budget_bytes, connections_max, kernel_boot_id, open_files_max, seed,
 };
-use super::{failures, logging, signals};
+use super::{failures, kafka, logging, signals};
 use crate::arguments::{Globals, Standalone};
 use crate::commands::config::for_standalone;
 use crate::config::{Config, SyncMode};
@@ -46,6 +46,8 @@ use crate::output::Output;
 /// Shards of the coordinators of groups and transactions, fixed with the cell (serving.md, bootstrap).
 const GROUP_SHARDS: u32 = 64;
 const TRANSACTION_SHARDS: u32 = 64;
+/// Connections that wait to be accepted, of one listener; the operating system may allow fewer.
+const WAITING_CONNECTIONS_MAX: u32 = 4_096;
 /// Shares of the memory budget, percent (storage.md K1).
 const INGRESS_SHARE: u64 = 15;
 const INFLIGHT_SHARE: u64 = 30;
@@ -94,6 +96,7 @@ fn flags(standalone: &Standalone) -> Vec<(&'static str, &'static str, String)> {
         ("node.data_dir", "--data", data),
         ("listen.grpc", "--grpc", standalone.grpc.clone()),
         ("listen.http", "--http", standalone.http.clone()),
+        ("listen.kafka", "--kafka", standalone.kafka.clone()),
         ("bookie.sync", "--sync", standalone.sync.clone()),
     ];
     given
@@ -148,6 +151,7 @@ struct Server {
     config: Config,
     grpc: SocketAddr,
     http: SocketAddr,
+    kafka: Vec<SocketAddr>,
     dir: DataDir,
     bookie: Arc<BookieNode>,
     serving: tokio::task::JoinHandle<Result<(), serving_broker::ServeError>>,
@@ -190,6 +194,11 @@ impl Server {
         let grpc = listen("listen.grpc", "--grpc", config.listen.grpc).await?;
         let http = listen("listen.http", "--http", config.listen.http).await?;
         let (grpc_at, http_at) = (local(&grpc)?, local(&http)?);
+        let kafka = kafka::listen(&config).await?;
+        let kafka_at = kafka
+            .iter()
+            .map(|(_, listener)| local(listener))
+            .collect::<Result<Vec<_>, _>>()?;
         let dir = prepare(&config)?;
         let mut ground = ground(&config, &dir).await?;
         let bookie = start_bookie(&config, &dir, &mut ground).await?;
@@ -211,12 +220,15 @@ impl Server {
         let presence = presence.map_err(|error| failures::metadata(&error, &dir.metadata))?;
         let leave = CancellationToken::new();
         let presence = tokio::spawn(presence.keep(leave.clone()));
+        let kafka = kafka::listeners(kafka, || ground.seed());
         let broker = broker(&config, ground, &bookie, (advertised, boot));
-        let serving = tokio::spawn(serve(broker, grpc, http, shutdown.clone()));
+        let serving = serve_with(broker, grpc, http, kafka, shutdown.clone());
+        let serving = tokio::spawn(serving);
         Ok(Self {
             config,
             grpc: grpc_at,
             http: http_at,
+            kafka: kafka_at,
             dir,
             bookie,
             serving,
@@ -231,6 +243,7 @@ impl Server {
             config: &self.config,
             grpc: self.grpc,
             http: self.http,
+            kafka: &self.kafka,
             ready_in: began.elapsed(),
         }
     }
@@ -281,9 +294,19 @@ fn served(
     )
 }
 
-async fn listen(key: &str, flag: &str, at: SocketAddr) -> Result<TcpListener, Failure> {
-    let bound = TcpListener::bind(at).await;
-    bound.map_err(|error| failures::address(key, flag, at, &error))
+pub(super) async fn listen(key: &str, flag: &str, at: SocketAddr) -> Result<TcpListener, Failure> {
+    bound(at).map_err(|error| failures::address(key, flag, at, &error))
+}
+
+/// Listens with a queue that holds a whole fleet connecting again at once; in one of 128 the rest would wait for TCP's second try.
+fn bound(at: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match at.is_ipv4() {
+        true => TcpSocket::new_v4()?,
+        false => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    socket.listen(WAITING_CONNECTIONS_MAX)
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {
@@ -379,10 +402,11 @@ fn broker(
         Arc::clone(&ground.clock),
         ground.seed(),
     );
+    let (connections, _) = connections_max(open_files_max(), config.listen.kafka.len());
     let settings = BrokerConfig {
         max_batch_bytes: config.broker.max_batch_size.0 as usize,
         ingress_bytes: share(INGRESS_SHARE) as usize,
-        connections_max: connections_max(open_files_max()),
+        connections_max: connections,
         read_ahead_bytes: share(READ_SHARE) as usize,
         default_partitions: config.broker.default_partitions,
         auto_create_topics: config.broker.auto_create_topics,

@@ -13,6 +13,8 @@ fn foreign_batches_decode_to_the_records_that_were_sent() {
         (include_str!("../golden/none.hex"), Compression::None, 0),
         (include_str!("../golden/lz4.hex"), Compression::Lz4, 0),
         (include_str!("../golden/zstd.hex"), Compression::Zstd, 0),
+        (include_str!("../golden/gzip.hex"), Compression::Gzip, 0),
+        (include_str!("../golden/snappy.hex"), Compression::Snappy, 0),
         (include_str!("../golden/gaps.hex"), Compression::None, 5),
     ] {
         let batch = unhex(text);
@@ -47,21 +49,23 @@ fn foreign_producer_fields_are_read() {
 }
 
 #[test]
-fn gzip_batch_passes_through_but_is_not_opened() {
-    let batch = unhex(include_str!("../golden/gzip.hex"));
-    assert_eq!(verify_produced(&batch, BATCH_BYTES_MAX).unwrap().count, 7);
-    assert_eq!(
-        decode(&batch),
-        Err(BatchError::UnsupportedCompression(Compression::Gzip))
-    );
+fn codecs_that_are_only_opened_are_not_made() {
     for codec in [Compression::Gzip, Compression::Snappy] {
-        assert!(
-            BatchBuilder::new(codec)
-                .unwrap_err()
-                .to_string()
-                .contains(&codec.to_string())
-        );
+        let error = BatchBuilder::new(codec).unwrap_err();
+        assert_eq!(error, BatchError::UnsupportedCompression(codec));
+        assert!(error.to_string().contains(&codec.to_string()));
     }
+}
+
+#[test]
+fn snappy_block_without_a_frame_decodes_to_the_same_records() {
+    let none = unhex(include_str!("../golden/none.hex"));
+    let records = &none[BATCH_HEADER_BYTES..];
+    let block = snap::raw::Encoder::new().compress_vec(records).unwrap();
+    let mut batch = none[..BATCH_HEADER_BYTES].to_vec();
+    batch.extend(block);
+    batch[22] |= Compression::Snappy as u8;
+    assert_eq!(decode(&resealed(batch)).unwrap(), golden_records(0));
 }
 
 #[test]

@@ -87,6 +87,25 @@ fn bombs_are_refused_before_they_take_memory() {
         assert_eq!(error, BatchError::DecodedTooLarge { max: 64 << 20 });
         assert_eq!(error.reason(), Reason::BatchTooLarge);
     }
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, &zeros).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let error = decode(&with_records(Compression::Gzip, 1, &gzip)).unwrap_err();
+    assert_eq!(error, BatchError::DecodedTooLarge { max: 64 << 20 });
+    let block = snap::raw::Encoder::new().compress_vec(&zeros).unwrap();
+    let error = decode(&with_records(Compression::Snappy, 1, &block)).unwrap_err();
+    assert_eq!(error, BatchError::DecodedTooLarge { max: 64 << 20 });
+    // Many blocks that are each within the limit and together beyond it.
+    let block = snap::raw::Encoder::new()
+        .compress_vec(&zeros[..1 << 20])
+        .unwrap();
+    let mut frame = b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01".to_vec();
+    for _ in 0..65 {
+        frame.extend((block.len() as u32).to_be_bytes());
+        frame.extend(&block);
+    }
+    let error = decode(&with_records(Compression::Snappy, 1, &frame)).unwrap_err();
+    assert_eq!(error, BatchError::DecodedTooLarge { max: 64 << 20 });
     // One record of two million headers that take two bytes each in the batch and 64 in memory.
     let count = 2 << 20;
     let mut record = vec![0, 0, 0, 1, 1];
@@ -134,4 +153,32 @@ fn decode_rejects_records_that_contradict_themselves() {
     let keyless = [16, 0, 0, 0, 1, 1, 2, 1, 1];
     let error = decode(&with_records(Compression::None, 1, &keyless)).unwrap_err();
     assert!(error.to_string().contains("no key"), "{error}");
+}
+
+#[test]
+fn snappy_and_gzip_that_are_cut_off_or_go_on_are_refused() {
+    let records = b"\x0c\0\0\0\x01\x01\0";
+    let block = snap::raw::Encoder::new().compress_vec(records).unwrap();
+    let mut frame = b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01".to_vec();
+    frame.extend((block.len() as u32).to_be_bytes());
+    frame.extend(&block);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut gzip, records).unwrap();
+    let gzip = gzip.finish().unwrap();
+    for (codec, packed) in [
+        (Compression::Snappy, block),
+        (Compression::Snappy, frame),
+        (Compression::Gzip, gzip),
+    ] {
+        assert!(decode(&with_records(codec, 1, &packed)).is_ok(), "{codec}");
+        let longer = [&packed[..], b"x"].concat();
+        for wrong in [&packed[..packed.len() - 1], &longer] {
+            let error = decode(&with_records(codec, 1, wrong)).unwrap_err();
+            assert_eq!(error.reason(), Reason::BatchCorrupt, "{codec}: {error}");
+        }
+    }
+    // A block that names four gigabytes.
+    let huge = [0xff, 0xff, 0xff, 0xff, 0x0f, 0];
+    let error = decode(&with_records(Compression::Snappy, 1, &huge)).unwrap_err();
+    assert_eq!(error, BatchError::DecodedTooLarge { max: 64 << 20 });
 }

@@ -29,12 +29,13 @@ pub(crate) struct FrontParts {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// The broker as its services see it. Shared by all of them.
-pub(crate) struct Front {
+/// The broker as its listeners see it. Shared by all of them; what those of other crates may use is in `seam`.
+pub struct Front {
     pub(crate) config: BrokerConfig,
     pub(crate) partitions: Partitions,
     pub(crate) topics: Topics,
     pub(crate) metrics: Arc<Metrics>,
+    pub(super) metadata: Arc<dyn MetadataStore>,
     pub(super) producer_ids: ProducerIds,
     pub(super) ingress: Ingress,
     /// What reads may hold ahead of their connections, bytes.
@@ -56,7 +57,8 @@ impl Front {
             read_ahead: Arc::new(Semaphore::new(
                 parts.config.read_ahead_bytes.min(Semaphore::MAX_PERMITS),
             )),
-            producer_ids: ProducerIds::start(parts.metadata),
+            producer_ids: ProducerIds::start(parts.metadata.clone()),
+            metadata: parts.metadata,
             config: parts.config,
             partitions: parts.partitions,
             topics: parts.topics,
@@ -68,7 +70,10 @@ impl Front {
     }
 
     /// Asks the one door.
-    pub(super) fn allow(&self, action: Action, resource: Resource<'_>) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// `PERMISSION_DENIED` or `UNAUTHENTICATED`, once there are rules.
+    pub fn allow(&self, action: Action, resource: Resource<'_>) -> Result<(), Fault> {
         authorise(&Principal::Anonymous, action, resource)
     }
 
@@ -101,7 +106,7 @@ impl Front {
 }
 
 /// "Look elsewhere, or wait."
-pub(super) fn shutting_down() -> Fault {
+pub(crate) fn shutting_down() -> Fault {
     let words = "broker is shutting down; look the partition up again and retry";
     Fault::new(Reason::ShuttingDown, words).retry_after(std::time::Duration::from_millis(100))
 }

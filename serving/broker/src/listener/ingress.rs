@@ -18,7 +18,7 @@ pub(super) struct Ingress {
 
 /// Room for one batch; gives it back when dropped.
 #[derive(Debug)]
-pub(super) struct IngressPermit {
+pub struct IngressPermit {
     /// Held for its drop.
     _permit: OwnedSemaphorePermit,
     bytes: i64,

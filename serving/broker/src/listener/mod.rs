@@ -2,7 +2,8 @@
 //!
 //! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `txn` (producer ids), `admin`. They share `front`:
 //! what is served, who may ask, and how an answer is counted. `wire` checks what came from outside, once; `opening` opens a
-//! partition for a request; `ingress` bounds what is read. `accept` and `router` are the server that carries the services.
+//! partition for a request; `ingress` bounds what is read. `accept` and `router` are the server that carries the services; `seam` is
+//! what a listener of another wire stands on.
 //!
 //! # Invariants
 //! 1. Every request passes `authorise` and is counted.
@@ -15,11 +16,13 @@ mod front;
 mod ingress;
 mod ledgers;
 mod lookup;
+mod node_id;
 mod opening;
 mod produce;
 mod producer_ids;
 mod reading;
 mod router;
+mod seam;
 mod txn;
 mod wire;
 
@@ -27,5 +30,8 @@ mod wire;
 mod tests;
 
 pub(crate) use accept::{Door, accept};
-pub(crate) use front::{Front, FrontParts};
+pub use front::Front;
+pub(crate) use front::FrontParts;
+pub use ingress::IngressPermit;
 pub(crate) use router::{Services, set_serving};
+pub use seam::WireListener;

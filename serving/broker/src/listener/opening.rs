@@ -4,7 +4,7 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::PartitionId;
 
 use super::front::{Front, shutting_down};
-use crate::PartitionHandle;
+use crate::{PartitionHandle, Topic};
 
 impl Front {
     /// The open partition. One that serves already needs no metadata, so it goes on while they are silent (ARCHITECTURE D6).
@@ -12,22 +12,22 @@ impl Front {
     /// # Errors
     /// `TOPIC_NOT_FOUND`, `TOPIC_DELETING`, `PARTITION_NOT_FOUND`, `SHUTTING_DOWN`, and those of
     /// [`crate::Partitions::open`].
-    pub(super) async fn open(&self, partition: PartitionId) -> Result<PartitionHandle, Fault> {
+    pub async fn open(&self, partition: PartitionId) -> Result<PartitionHandle, Fault> {
         if self.drain.is_cancelled() {
             return Err(shutting_down());
         }
         if let Some(open) = self.partitions.opened(partition) {
             return Ok(open);
         }
-        self.check_exists(partition).await?;
-        let handle = self.partitions.open(partition).await?;
+        let topic = self.check_exists(partition).await?;
+        let handle = self.partitions.open_as(partition, topic.policy()).await?;
         if self.topics.serves(partition.topic) {
             return Ok(handle);
         }
         // The topic may have been deleted between the look and the opening; then the deletion's own round may have passed
         // already, and this opening must not leave anything behind. A reading decides, not the hint.
         match self.check_exists(partition).await {
-            Ok(()) => Ok(handle),
+            Ok(_) => Ok(handle),
             Err(fault) => {
                 if matches!(fault.reason, Reason::TopicNotFound | Reason::TopicDeleting) {
                     self.partitions.close(partition, fault.clone()).await;
@@ -40,10 +40,10 @@ impl Front {
         }
     }
 
-    async fn check_exists(&self, partition: PartitionId) -> Result<(), Fault> {
+    async fn check_exists(&self, partition: PartitionId) -> Result<Topic, Fault> {
         let topic = self.topics.find(partition.topic).await?;
         if partition.index < topic.partitions {
-            return Ok(());
+            return Ok(topic);
         }
         let words = format!(
             "topic {} has {} partitions, there is no partition {}",

@@ -50,6 +50,24 @@ impl LogReader {
     }
 }
 
+impl LogReader {
+    /// The first of the records with the highest timestamp. The last entry's running maximum says which that is; should no record
+    /// have it (a header may name a later time than its records have), there is none.
+    pub(crate) async fn offset_of_max_time(&self) -> Result<Option<(Offset, TimestampMs)>, Fault> {
+        let last: Option<Search> = self.with_view(|view| {
+            let mut spans = view.ledgers.iter().rev();
+            let filled = spans.find(|span| span.end_entry > EntryId(0))?;
+            Some(Search::whole(filled, ReadClass::CatchUp))
+        });
+        let Some(search) = last else {
+            return Ok(None);
+        };
+        let last = EntryId(search.end_entry.0 - 1);
+        let highest = search.head(last).await?.1.running_max_timestamp;
+        self.offset_at_time(highest).await
+    }
+}
+
 /// The first record in time from `entry` on. Mostly it is in that entry; but a header may name a later time than its records
 /// have, and the running maximum survives the loss of the record that set it.
 async fn first_record_from(

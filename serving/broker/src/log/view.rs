@@ -2,7 +2,7 @@
 //! and note where they found entries.
 
 use bookie_client::LedgerReader;
-use hulse_proto::id::{EntryId, LedgerId, Offset};
+use hulse_proto::id::{EntryId, LedgerId, Offset, OwnerEpoch};
 
 use super::TailBudget;
 use super::index::EntryIndex;
@@ -13,6 +13,8 @@ use crate::partition::LogOffsets;
 pub(crate) struct LedgerSpan {
     pub(crate) ledger: LedgerId,
     pub(crate) base: Offset,
+    /// Of the owner that made it.
+    pub(crate) epoch: OwnerEpoch,
     /// The offsets `[gap_start, base)` were lost (storage.md R14, amendment to M1).
     pub(crate) gap_start: Option<Offset>,
     /// Exclusive; of the open ledger: what is confirmed.
@@ -26,11 +28,17 @@ pub(crate) struct LedgerSpan {
 
 impl LedgerSpan {
     /// A ledger that begins at `base` and of which nothing is confirmed; the caller of a closed one sets its ends.
-    pub(crate) fn new(ledger: LedgerId, base: Offset, reader: LedgerReader) -> Self {
+    pub(crate) fn new(
+        ledger: LedgerId,
+        base: Offset,
+        epoch: OwnerEpoch,
+        reader: LedgerReader,
+    ) -> Self {
         let index = EntryIndex::starting_at(base);
         Self {
             ledger,
             base,
+            epoch,
             gap_start: None,
             end: base,
             end_entry: EntryId(0),
@@ -72,6 +80,20 @@ impl LogView {
     /// The ends, now.
     pub(crate) fn offsets(&self) -> LogOffsets {
         self.offsets
+    }
+
+    /// The highest epoch up to `epoch` under which records stand, and where its records end: what a reader that saw `epoch`
+    /// compares its position with (serving.md C4.5). Below every ledger's epoch: `epoch` itself and the log's first offset.
+    pub(crate) fn end_of_epoch(&self, epoch: OwnerEpoch) -> (OwnerEpoch, Offset) {
+        let after = self.ledgers.partition_point(|span| span.epoch <= epoch);
+        let end = match self.ledgers.get(after) {
+            Some(next) => next.base,
+            None => self.offsets.high_watermark,
+        };
+        match after.checked_sub(1) {
+            Some(last) => (self.ledgers[last].epoch, end),
+            None => (epoch, end),
+        }
     }
 
     /// A new open ledger follows.

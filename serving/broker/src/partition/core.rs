@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hulse_proto::batch::{self, BatchHeader};
-use hulse_proto::entry::{BatchSummary, EntryClass, EntryKind, Envelope, NewEntry};
+use hulse_proto::entry::{EntryClass, EntryKind, Envelope, NewEntry};
 use hulse_proto::error::Fault;
 use hulse_proto::id::{EntryId, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::limits::ENTRY_BATCHES_MAX;
 use hulse_proto::mutant::{Mutant, Mutation};
 use hulse_proto::time::TimestampMs;
 
+use super::accepted::{Accepted, batch_summary};
 use super::handle::Produced;
 use super::refusing::not_applied;
 use crate::log::LogEntry;
@@ -71,6 +72,8 @@ pub(crate) struct CoreConfig {
     pub(crate) producer_expiry: Duration,
     pub(crate) roll_bytes: u64,
     pub(crate) roll_age: Duration,
+    /// Records are given the time of their append.
+    pub(crate) log_append_time: bool,
     /// Payload bytes in flight from which on nothing more is sent: the permits of a ledger's writer (storage.md W2). An append
     /// that finds no room there would end the partition.
     pub(crate) in_flight_bytes_max: usize,
@@ -84,14 +87,6 @@ pub(super) enum Ledger {
     Coming,
     /// Takes entries.
     Open,
-}
-
-#[derive(Debug)]
-pub(super) struct Accepted<T> {
-    base: Offset,
-    header: BatchHeader,
-    parts: [Bytes; 2],
-    pub(super) ticket: T,
 }
 
 #[derive(Debug)]
@@ -305,10 +300,13 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             {
                 break;
             }
-            let next = self
+            let mut next = self
                 .queue
                 .pop_front()
                 .expect("the front was just looked at");
+            if self.config.log_append_time {
+                next.stamp(self.last_append_time);
+            }
             bytes += length;
             records += next.header.count;
             self.running_max = self.running_max.max(next.header.max_timestamp);
@@ -452,22 +450,5 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             self.since_snapshot.1 += bytes;
             self.snapshot_not_before = now + SNAPSHOT_RETRY;
         }
-    }
-}
-
-fn batch_summary(header: &BatchHeader) -> BatchSummary {
-    BatchSummary {
-        length: header.length,
-        span: header.span(),
-        count: header.count,
-        producer_id: header.producer_id,
-        producer_epoch: header.producer_epoch,
-        attributes: header.attributes,
-        base_sequence: header.base_sequence,
-        max_timestamp: header.max_timestamp,
-        hash_min: 0,
-        hash_max: u16::MAX,
-        expires_at: 0,
-        base_timestamp: header.base_timestamp,
     }
 }

@@ -174,6 +174,7 @@ pub(crate) struct Shared {
     pub(crate) log: LogReader,
     pub(crate) queued_bytes: Arc<AtomicUsize>,
     pub(crate) max_batch_bytes: usize,
+    pub(crate) log_append_time: bool,
 }
 
 /// An open partition.
@@ -189,6 +190,11 @@ impl PartitionHandle {
     /// The epoch under which this broker owns it.
     pub fn leader_epoch(&self) -> OwnerEpoch {
         self.0.epoch
+    }
+
+    /// Whether its records have the time of their append, which is that of [`Produced`], and not the producer's.
+    pub fn is_log_append_time(&self) -> bool {
+        self.0.log_append_time
     }
 
     /// Checks and enqueues one batch. Batches are judged and appended in the order of the calls; the answer comes after
@@ -300,6 +306,26 @@ impl PartitionHandle {
         timestamp: TimestampMs,
     ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
         self.0.log.offset_at_time(timestamp).await
+    }
+}
+
+impl PartitionHandle {
+    /// The highest epoch up to `epoch` under which records stand, and the end of its records. An epoch above the owner's own is
+    /// not known: `None`.
+    pub fn end_of_epoch(&self, epoch: OwnerEpoch) -> Option<(OwnerEpoch, Offset)> {
+        match epoch.cmp(&self.0.epoch) {
+            std::cmp::Ordering::Greater => None,
+            std::cmp::Ordering::Equal => Some((epoch, self.offsets().high_watermark)),
+            std::cmp::Ordering::Less => Some(self.0.log.with_view(|view| view.end_of_epoch(epoch))),
+        }
+    }
+
+    /// The first record with the highest timestamp of the log: its offset and timestamp.
+    ///
+    /// # Errors
+    /// As [`PartitionHandle::read`].
+    pub async fn offset_of_max_time(&self) -> Result<Option<(Offset, TimestampMs)>, Fault> {
+        self.0.log.offset_of_max_time().await
     }
 }
 

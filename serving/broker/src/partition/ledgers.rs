@@ -242,7 +242,7 @@ impl Task {
             self.core
                 .log_closed(&Fault::new(Reason::StorageUnavailable, why));
         }
-        let mut span = LedgerSpan::new(writer.ledger(), base, writer.reader());
+        let mut span = LedgerSpan::new(writer.ledger(), base, self.epoch, writer.reader());
         span.gap_start = self.gap_start.take();
         self.log.with_view(|view| view.push_ledger(span));
         let mut full = writer.full();

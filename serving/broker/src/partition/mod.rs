@@ -5,6 +5,7 @@
 //! rolls and closes log ledgers for the task. `takeover` makes a partition ready, `snapshots` writes its state chain, `ownership`
 //! looks whether it is still ours.
 
+mod accepted;
 mod core;
 mod handle;
 mod ledgers;
@@ -22,5 +23,6 @@ mod task;
 mod tests;
 
 pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
+pub use takeover::PartitionPolicy;
 pub(crate) use takeover::{Collaborators, take_over, win_epoch};
 pub(crate) use task::spawn;

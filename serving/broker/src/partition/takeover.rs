@@ -49,6 +49,13 @@ pub(crate) struct Collaborators {
     pub(crate) mutation: Mutation,
 }
 
+/// What a topic says of its partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PartitionPolicy {
+    /// The owner's clock at the append is every record's timestamp.
+    pub log_append_time: bool,
+}
+
 /// A partition that is ready to serve.
 pub(crate) struct Taken {
     pub(crate) config: CoreConfig,
@@ -70,6 +77,7 @@ pub(crate) struct Taken {
 pub(crate) async fn take_over(
     with: &Collaborators,
     partition: PartitionId,
+    policy: PartitionPolicy,
 ) -> Result<Taken, Fault> {
     let (record, version) = win_epoch(with, partition).await?;
     let epoch = OwnerEpoch(record.owner_epoch);
@@ -97,12 +105,8 @@ pub(crate) async fn take_over(
     }
     state.log.drop_from(log_end);
     let log_start = Offset(record.log_start);
-    let log = LogReader::new(LogView::new(
-        spans,
-        log_start,
-        next_offset,
-        with.tail.clone(),
-    ));
+    let view = LogView::new(spans, log_start, next_offset, with.tail.clone());
+    let log = LogReader::new(view);
     let from = state.log.end.max(log_start);
     let replayed = log
         .replay(from, |header, envelope| {
@@ -122,6 +126,7 @@ pub(crate) async fn take_over(
             producer_expiry: with.producer_expiry,
             roll_bytes: with.roll_bytes,
             roll_age: with.roll_age,
+            log_append_time: policy.log_append_time,
             in_flight_bytes_max: with.client.config().inflight_bytes_max,
         },
         state_writer: StateWriter {
@@ -315,6 +320,7 @@ fn spans(
         let mut span = LedgerSpan::new(
             ledger,
             Offset(link.base_offset),
+            OwnerEpoch(link.owner_epoch),
             with.client.reader(ledger, metadata),
         );
         span.gap_start = link.gap_start.map(Offset);

@@ -82,6 +82,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         log: taken.log.clone(),
         queued_bytes: queued_bytes.clone(),
         max_batch_bytes: with.max_batch_bytes,
+        log_append_time: taken.config.log_append_time,
     }));
     let mutation = with.mutation;
     let task = Task {

@@ -25,6 +25,7 @@ pub(super) fn core_that_rolls_at(roll_bytes: u64) -> Core {
         },
         epoch: OwnerEpoch(1),
         producer_expiry: Duration::from_secs(3600),
+        log_append_time: false,
         roll_bytes,
         roll_age: Duration::from_secs(1_000),
         in_flight_bytes_max: 3 << 20,

@@ -25,4 +25,4 @@ mod tests;
 pub(crate) use change::read;
 pub use deletion::PartitionRemover;
 pub use registry::{Topics, TopicsConfig};
-pub use topic::{Topic, TopicPage, TopicState};
+pub use topic::{NewTopic, Topic, TopicPage, TopicState};

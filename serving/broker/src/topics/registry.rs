@@ -15,7 +15,9 @@ use rand_chacha::ChaCha12Rng;
 
 use super::cache::Cache;
 use super::change::{Changed, Expected, change, read};
-use super::topic::{PREFIX, Topic, TopicPage, TopicState, deleting, id_not_found, not_found};
+use super::topic::{
+    NewTopic, PREFIX, Topic, TopicPage, TopicState, deleting, id_not_found, not_found,
+};
 
 /// Topics per page when the caller names no number, and at most.
 const PAGE: (usize, usize) = (100, 1000);
@@ -91,7 +93,19 @@ impl Topics {
     /// # Errors
     /// `INVALID_REQUEST`, `TOPIC_EXISTS`, `TOPIC_DELETING`, `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`.
     pub async fn create(&self, name: &TopicName, partitions: u32) -> Result<Topic, Fault> {
-        let partitions = match partitions {
+        let new = NewTopic {
+            partitions,
+            ..NewTopic::default()
+        };
+        self.create_with(name, new).await
+    }
+
+    /// As [`Topics::create`], with more to say.
+    ///
+    /// # Errors
+    /// As [`Topics::create`].
+    pub async fn create_with(&self, name: &TopicName, new: NewTopic) -> Result<Topic, Fault> {
+        let partitions = match new.partitions {
             0 => self.0.config.default_partitions,
             count => count,
         };
@@ -102,6 +116,7 @@ impl Topics {
             partitions,
             state: TopicState::Active,
             created_at: self.0.clock.now_ms(),
+            log_append_time: new.log_append_time,
             version: Revision::default(),
         };
         let key = Topic::key(name);
@@ -204,6 +219,17 @@ impl Topics {
             Err(fault) if fault.reason != Reason::TopicNotFound => Err(fault),
             _ => Err(id_not_found(id)),
         }
+    }
+
+    /// What was last heard of a serving topic of this name: no read, so a hint only. Whoever uses it names the identity.
+    pub fn hint(&self, name: &TopicName) -> Option<Topic> {
+        self.cached(name)?.serving().ok()
+    }
+
+    /// As [`Topics::hint`], by identity.
+    pub fn hint_of(&self, id: TopicId) -> Option<Topic> {
+        let found = lock(&self.0.cache).find(id).cloned();
+        found?.serving().ok()
     }
 
     /// Whether the topic was serving when last heard of: no read. False as soon as a deletion has begun in this process.
@@ -406,7 +432,7 @@ fn exists(topic: &Topic) -> Fault {
         TopicState::Deleting => deleting(&topic.name),
         TopicState::Active => {
             let words = format!(
-                "topic {} exists with {} partitions; use it, or delete it first",
+                "topic {} already exists, with {} partitions; use it, or delete it first",
                 topic.name, topic.partitions
             );
             Fault::new(Reason::TopicExists, words)

@@ -9,6 +9,8 @@ use hulse_proto::time::TimestampMs;
 use hulse_proto::wire::metadata;
 use prost::Message;
 
+use crate::PartitionPolicy;
+
 /// Every topic's key begins with this.
 pub(super) const PREFIX: &str = "topic/";
 
@@ -19,6 +21,15 @@ pub enum TopicState {
     Active,
     /// Nothing any more: its data are being removed.
     Deleting,
+}
+
+/// What a new topic shall be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NewTopic {
+    /// How many partitions; 0 means the default.
+    pub partitions: u32,
+    /// The owner's clock at the append is every record's timestamp.
+    pub log_append_time: bool,
 }
 
 /// A topic.
@@ -34,6 +45,8 @@ pub struct Topic {
     pub state: TopicState,
     /// When it was made, ms since 1970.
     pub created_at: TimestampMs,
+    /// The owner's clock at the append is every record's timestamp.
+    pub log_append_time: bool,
     /// Version of its key when it was read.
     pub(super) version: Revision,
 }
@@ -64,6 +77,7 @@ impl Topic {
             partitions: self.partitions,
             state: state as i32,
             created_at_ms: self.created_at,
+            log_append_time: self.log_append_time,
         };
         value.encode_to_vec().into()
     }
@@ -96,6 +110,7 @@ impl Topic {
             partitions: value.partitions,
             state,
             created_at: value.created_at_ms,
+            log_append_time: value.log_append_time,
             version: stored.version,
         })
     }
@@ -104,6 +119,13 @@ impl Topic {
     pub fn partition_ids(&self) -> impl Iterator<Item = PartitionId> + use<> {
         let topic = self.id;
         (0..self.partitions).map(move |index| PartitionId { topic, index })
+    }
+
+    /// What it says of its partitions.
+    pub fn policy(&self) -> PartitionPolicy {
+        PartitionPolicy {
+            log_append_time: self.log_append_time,
+        }
     }
 
     /// Refuses a topic that is being deleted.

@@ -1,7 +1,6 @@
 //! The listener through real sockets, over real partitions whose ledgers lie in a memory bookie.
 
 mod admin;
-mod bookie;
 mod faults;
 mod produce;
 mod reading;

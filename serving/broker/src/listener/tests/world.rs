@@ -1,63 +1,23 @@
 //! A broker for a test, and what is sent to it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bookie_client::{BookieDirectory, Candidate, ClientConfig, LedgerClient};
+use bookie_metadata::MemoryStore;
 use bookie_metadata::testing::FaultyStore;
-use bookie_metadata::{BoxFuture, MemoryStore, MetadataError};
 use bytes::Bytes;
 use hulse_proto::batch::{BatchBuilder, Compression, ProducerStamp, RecordRef};
-use hulse_proto::bookie::BookieCalls;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{CellId, Incarnation, NodeName, ProducerId};
-use hulse_proto::ledger::{Member, Quorums};
+use hulse_proto::id::{NodeName, ProducerId};
 use hulse_proto::limits::MESSAGE_BYTES_MAX;
-use hulse_proto::time::{TimestampMs, WallClock};
 use hulse_proto::wire::v1;
-use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
-use uuid::Uuid;
 
-use super::bookie::MemoryBookie;
-use crate::{
-    Broker, BrokerConfig, Metrics, Partitions, PartitionsConfig, ServeError, Topics, TopicsConfig,
-    serve,
-};
-
-struct Wall;
-
-impl WallClock for Wall {
-    fn now_ms(&self) -> TimestampMs {
-        1_700_000_000_000
-    }
-}
-
-/// A directory of one bookie, which is writable while it is not full.
-struct OnlyBookie {
-    member: Member,
-    bookie: Arc<MemoryBookie>,
-}
-
-impl BookieDirectory for OnlyBookie {
-    fn calls(&self, _: &Member) -> Option<Arc<dyn BookieCalls>> {
-        Some(self.bookie.clone())
-    }
-
-    fn candidates(&self) -> BoxFuture<'_, Result<Vec<Candidate>, MetadataError>> {
-        let candidate = Candidate {
-            member: self.member.clone(),
-            live: true,
-            writable: !self.bookie.is_full(),
-            zone: String::new(),
-        };
-        Box::pin(async { Ok(vec![candidate]) })
-    }
-}
+use crate::testing::{MemoryBookie, MemoryBroker};
+use crate::{BrokerConfig, ServeError, serve};
 
 /// A serving broker; ends when dropped or stopped.
 pub(super) struct World {
@@ -87,9 +47,11 @@ impl World {
         let (address, http_address) = (grpc.local_addr().unwrap(), http.local_addr().unwrap());
         let mut config = BrokerConfig::new(NodeName::new("broker-1").unwrap(), address.to_string());
         change(&mut config);
-        let bookie = Arc::new(MemoryBookie::new());
-        let metadata = Arc::new(FaultyStore::new(Arc::new(MemoryStore::new())));
-        let broker = broker(config, bookie.clone(), metadata.clone());
+        let memory = MemoryBroker::default();
+        let broker = memory.broker(config);
+        let MemoryBroker {
+            bookie, metadata, ..
+        } = memory;
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(serve(broker, grpc, http, shutdown.clone()));
         let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
@@ -157,57 +119,6 @@ impl World {
             .unwrap()
             .into_inner();
         made.topic.unwrap().topic_uuid
-    }
-}
-
-fn broker(
-    config: BrokerConfig,
-    bookie: Arc<MemoryBookie>,
-    metadata: Arc<FaultyStore<MemoryStore>>,
-) -> Broker {
-    let clock: Arc<dyn WallClock> = Arc::new(Wall);
-    let incarnation = Incarnation(Uuid::from_u128(1));
-    let member = Member {
-        bookie: NodeName::new("bookie-1").unwrap(),
-        incarnation,
-    };
-    let client = LedgerClient::new(
-        CellId(Uuid::from_u128(2)),
-        ClientConfig {
-            add_timeout: Duration::from_millis(500),
-            full_patience: Duration::from_millis(200),
-            ..ClientConfig::new(Quorums {
-                ensemble: 1,
-                write: 1,
-                ack: 1,
-            })
-        },
-        metadata.clone(),
-        Arc::new(OnlyBookie { member, bookie }),
-        clock.clone(),
-        [3; 32],
-    );
-    let parts = PartitionsConfig {
-        metadata: metadata.clone(),
-        client,
-        clock: clock.clone(),
-        boot: Uuid::from_u128(4),
-    };
-    let topics = TopicsConfig {
-        default_partitions: config.default_partitions,
-        auto_create: config.auto_create_topics,
-        seed: [5; 32],
-    };
-    let mut registry = Registry::default();
-    let metrics = Arc::new(Metrics::register(&mut registry));
-    Broker {
-        partitions: Partitions::new(&config, parts),
-        topics: Topics::new(metadata.clone(), topics, clock.clone()),
-        config,
-        metadata,
-        metrics,
-        registry: Arc::new(registry),
-        clock,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hulse_proto::bookie::{
     AddRequest, Address, BookieCalls, BookieError, Call, EntryHead, FenceAnswer, FenceRequest,
@@ -21,33 +21,38 @@ struct Stored {
 }
 
 /// Answers adds only while [`MemoryBookie::hold`] does not say otherwise.
-pub(super) struct MemoryBookie {
+#[derive(Default)]
+pub struct MemoryBookie {
     ledgers: Arc<Mutex<BTreeMap<LedgerId, Stored>>>,
     held: watch::Sender<bool>,
     full: AtomicBool,
 }
 
 impl MemoryBookie {
-    pub(super) fn new() -> Self {
-        Self {
-            ledgers: Arc::default(),
-            held: watch::Sender::new(false),
-            full: AtomicBool::new(false),
-        }
+    /// An empty one that answers.
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// From now on records are refused, or taken again.
-    pub(super) fn fill(&self, full: bool) {
+    pub fn fill(&self, full: bool) {
         self.full.store(full, Ordering::Relaxed);
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    /// True while they are.
+    pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
 
     /// Adds are stored and not answered, or answered again.
-    pub(super) fn hold(&self, hold: bool) {
+    pub fn hold(&self, hold: bool) {
         self.held.send_replace(hold);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<LedgerId, Stored>> {
+        self.ledgers
+            .lock()
+            .expect("no code panics while it holds this lock")
     }
 
     fn with<T: Send + 'static>(
@@ -55,7 +60,7 @@ impl MemoryBookie {
         to: Address,
         work: impl FnOnce(&mut Stored) -> Result<T, BookieError>,
     ) -> Call<T> {
-        let mut ledgers = self.ledgers.lock().unwrap();
+        let mut ledgers = self.lock();
         let stored = ledgers.entry(to.ledger).or_default();
         let result = if stored.deleted {
             Err(BookieError::Deleted { ledger: to.ledger })
@@ -149,7 +154,7 @@ impl BookieCalls for MemoryBookie {
     }
 
     fn delete(&self, to: Address) -> Call<()> {
-        let mut ledgers = self.ledgers.lock().unwrap();
+        let mut ledgers = self.lock();
         *ledgers.entry(to.ledger).or_default() = Stored {
             deleted: true,
             ..Stored::default()

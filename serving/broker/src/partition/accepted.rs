@@ -1,0 +1,44 @@
+//! A batch that was accepted and waits for its entry.
+
+use bytes::Bytes;
+use hulse_proto::batch::{BatchHeader, stamp_append_time};
+use hulse_proto::entry::BatchSummary;
+use hulse_proto::id::Offset;
+use hulse_proto::time::TimestampMs;
+
+/// It, with its place in the log.
+#[derive(Debug)]
+pub(super) struct Accepted<T> {
+    pub(super) base: Offset,
+    pub(super) header: BatchHeader,
+    /// The placed batch in two runs of bytes.
+    pub(super) parts: [Bytes; 2],
+    pub(super) ticket: T,
+}
+
+impl<T> Accepted<T> {
+    /// Gives its records the time of the append.
+    pub(super) fn stamp(&mut self, time: TimestampMs) {
+        self.parts = stamp_append_time(&self.parts, time);
+        let head = BatchHeader::view_head(&self.parts[0]);
+        self.header = head.expect("a stamped batch has a header");
+    }
+}
+
+/// What the envelope says of a batch.
+pub(super) fn batch_summary(header: &BatchHeader) -> BatchSummary {
+    BatchSummary {
+        length: header.length,
+        span: header.span(),
+        count: header.count,
+        producer_id: header.producer_id,
+        producer_epoch: header.producer_epoch,
+        attributes: header.attributes,
+        base_sequence: header.base_sequence,
+        max_timestamp: header.max_timestamp,
+        hash_min: 0,
+        hash_max: u16::MAX,
+        expires_at: 0,
+        base_timestamp: header.base_timestamp,
+    }
+}

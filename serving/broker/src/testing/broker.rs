@@ -1,0 +1,160 @@
+//! The broker.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::time::Duration;
+
+use bookie_client::{BookieDirectory, Candidate, ClientConfig, LedgerClient};
+use bookie_metadata::testing::FaultyStore;
+use bookie_metadata::{BoxFuture, MemoryStore, MetadataError, MetadataStore};
+use hulse_proto::bookie::BookieCalls;
+use hulse_proto::id::{CellId, Incarnation, NodeName};
+use hulse_proto::ledger::{Member, Quorums};
+use hulse_proto::time::{TimestampMs, WallClock};
+use prometheus_client::registry::Registry;
+use uuid::Uuid;
+
+use super::bookie::MemoryBookie;
+use crate::listener::FrontParts;
+use crate::{
+    Broker, BrokerConfig, Front, Metrics, Partitions, PartitionsConfig, Topics, TopicsConfig,
+};
+
+/// A bookie that does not answer an add in time.
+const ADD_TIMEOUT: Duration = Duration::from_millis(500);
+/// A bookie that refuses records for so long is full.
+const FULL_PATIENCE: Duration = Duration::from_millis(200);
+
+/// A wall clock that a test moves.
+#[derive(Debug)]
+pub struct Wall(AtomicI64);
+
+impl Wall {
+    /// Sets it, ms since 1970.
+    pub fn set(&self, now: TimestampMs) {
+        self.0.store(now, Ordering::Relaxed);
+    }
+}
+
+impl WallClock for Wall {
+    fn now_ms(&self) -> TimestampMs {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A directory of one bookie, which is writable while it is not full.
+struct OnlyBookie {
+    member: Member,
+    bookie: Arc<MemoryBookie>,
+}
+
+impl BookieDirectory for OnlyBookie {
+    fn calls(&self, _: &Member) -> Option<Arc<dyn BookieCalls>> {
+        Some(self.bookie.clone())
+    }
+
+    fn candidates(&self) -> BoxFuture<'_, Result<Vec<Candidate>, MetadataError>> {
+        let candidate = Candidate {
+            member: self.member.clone(),
+            live: true,
+            writable: !self.bookie.is_full(),
+            zone: String::new(),
+        };
+        Box::pin(async { Ok(vec![candidate]) })
+    }
+}
+
+/// What outlives one life of the broker.
+#[derive(Clone)]
+pub struct MemoryBroker {
+    /// Where its ledgers lie.
+    pub bookie: Arc<MemoryBookie>,
+    /// Its metadata.
+    pub metadata: Arc<FaultyStore<MemoryStore>>,
+    /// The date.
+    pub wall: Arc<Wall>,
+    /// Lives so far: each has a chance of its own, else it would give identities again.
+    lives: Arc<AtomicU8>,
+}
+
+impl Default for MemoryBroker {
+    fn default() -> Self {
+        Self {
+            bookie: Arc::new(MemoryBookie::new()),
+            metadata: Arc::new(FaultyStore::new(Arc::new(MemoryStore::new()))),
+            wall: Arc::new(Wall(AtomicI64::new(1_700_000_000_000))),
+            lives: Arc::default(),
+        }
+    }
+}
+
+impl MemoryBroker {
+    /// A life of it, to be served.
+    pub fn broker(&self, config: BrokerConfig) -> Broker {
+        let life = self.lives.fetch_add(1, Ordering::Relaxed);
+        let mut registry = Registry::default();
+        let metrics = Arc::new(Metrics::register(&mut registry));
+        let metadata: Arc<dyn MetadataStore> = self.metadata.clone();
+        let clock: Arc<dyn WallClock> = self.wall.clone();
+        let parts = PartitionsConfig {
+            metadata: metadata.clone(),
+            client: self.client([life; 32]),
+            clock: clock.clone(),
+            boot: Uuid::from_u128(u128::from(life) + 1),
+        };
+        let topics = TopicsConfig {
+            default_partitions: config.default_partitions,
+            auto_create: config.auto_create_topics,
+            seed: [life; 32],
+        };
+        Broker {
+            partitions: Partitions::new(&config, parts),
+            topics: Topics::new(metadata.clone(), topics, clock.clone()),
+            config,
+            metadata,
+            metrics,
+            registry: Arc::new(registry),
+            clock,
+        }
+    }
+
+    /// A life of it as its listeners see it; nothing listens. Needs a tokio runtime.
+    pub fn front(&self, change: impl FnOnce(&mut BrokerConfig)) -> Arc<Front> {
+        let name = NodeName::new("broker-1").expect("a right name");
+        let mut config = BrokerConfig::new(name, "127.0.0.1:7400");
+        change(&mut config);
+        let broker = self.broker(config);
+        Front::new(FrontParts {
+            config: broker.config,
+            partitions: broker.partitions,
+            topics: broker.topics,
+            metadata: broker.metadata,
+            metrics: broker.metrics,
+        })
+    }
+
+    fn client(&self, seed: [u8; 32]) -> LedgerClient {
+        let quorums = Quorums {
+            ensemble: 1,
+            write: 1,
+            ack: 1,
+        };
+        let member = Member {
+            bookie: NodeName::new("bookie-1").expect("a right name"),
+            incarnation: Incarnation(Uuid::from_u128(1)),
+        };
+        let bookie = self.bookie.clone();
+        LedgerClient::new(
+            CellId(Uuid::from_u128(9)),
+            ClientConfig {
+                add_timeout: ADD_TIMEOUT,
+                full_patience: FULL_PATIENCE,
+                ..ClientConfig::new(quorums)
+            },
+            self.metadata.clone(),
+            Arc::new(OnlyBookie { member, bookie }),
+            self.wall.clone(),
+            seed,
+        )
+    }
+}

@@ -1,0 +1,8 @@
+//! A broker for tests: its ledgers lie in a memory bookie, its metadata in memory. For this crate's tests, and with the feature
+//! `testing` for those of listeners.
+
+mod bookie;
+mod broker;
+
+pub use bookie::MemoryBookie;
+pub use broker::{MemoryBroker, Wall};

@@ -1,0 +1,14 @@
+//! Fetch: which partitions from where (`session`), what they hold (`gather`), waiting for more (`run`), and the answer, whose records
+//! are the stored bytes themselves (`encode`).
+
+mod encode;
+mod gather;
+mod run;
+mod session;
+mod spot;
+mod turn;
+
+pub(crate) use gather::wire;
+pub(crate) use run::begin;
+pub(crate) use session::Sessions;
+pub(crate) use turn::Turn;

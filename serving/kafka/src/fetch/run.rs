@@ -1,0 +1,331 @@
+//! A fetch from its request to its answer.
+//!
+//! It ends as soon as there are `min_bytes`, a partition fails, its time is over, or another request waits behind it on the same
+//! connection (serving.md D2.3). While it waits it holds no records.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use hulse_proto::id::Offset;
+use kafka_protocol::messages::FetchRequest;
+use serving_broker::LogOffsets;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::Instant;
+
+use super::encode::{Head, encode, refuse};
+use super::gather::{Budget, Open, look, open_all};
+use super::session::Plan;
+use super::spot::{Found, Spot, spots};
+use super::turn::Turn;
+use crate::error_code;
+use crate::link::Link;
+use crate::requests::{Begun, Outcome, count, millis, throttle};
+use crate::wire::{Asked, Broken, Request};
+
+/// Most bytes of records in one answer.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// Longest wait that a client may ask for.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// What one element of a request takes while it waits, bytes.
+const ELEMENT_BYTES: usize = 256;
+/// A fetch that finds no room for its records tries again with half as many, down to this.
+const ROOM_BYTES_MIN: usize = 64 << 10;
+
+/// First stage: the session's word. Everything else may go on beside later requests.
+pub(crate) async fn begin(
+    link: Arc<Link>,
+    mut request: Request,
+    number: u64,
+) -> Result<Begun, Broken> {
+    let message: FetchRequest = request.decode()?;
+    let session = (message.session_id, message.session_epoch);
+    let wanted = spots(message.topics);
+    let plan = match request.version {
+        ..7 => Ok(Plan {
+            session: 0,
+            incremental: false,
+            spots: wanted,
+        }),
+        _ => link
+            .served
+            .sessions
+            .plan(session, wanted, message.forgotten_topics_data),
+    };
+    let bytes = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
+    let wait = Duration::from_millis(u64::try_from(message.max_wait_ms).unwrap_or(0)).min(WAIT_MAX);
+    let bytes_max = bytes(message.max_bytes).min(ANSWER_BYTES_MAX);
+    let asked = request.asked();
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(code) => {
+            count(link.front(), request.api.metric, request.began, None);
+            let head = Head {
+                asked,
+                throttle_ms: 0,
+                code,
+                session: 0,
+                broker: (link.served.node_id, &link.host, link.port),
+            };
+            return Ok(Begun::Answered(Outcome::Answer(refuse(&head))));
+        }
+    };
+    let held = request.frame_bytes + ELEMENT_BYTES * request.elements.max(plan.spots.len());
+    let held = link
+        .served
+        .waiting
+        .clone()
+        .try_acquire_many_owned(u32::try_from(held).unwrap_or(u32::MAX))
+        .ok();
+    let first = lock(&link.turn).begin(&plan.spots);
+    let fetch = Fetch {
+        asked,
+        number,
+        // Without room to wait in, it answers with what there is.
+        deadline: request.began + if held.is_some() { wait } else { Duration::ZERO },
+        bytes_min: bytes(message.min_bytes).min(bytes_max),
+        bytes_max,
+        session: (plan.session, plan.incremental),
+        first,
+        spots: plan.spots,
+        link,
+        _held: held,
+    };
+    let (metric, began) = (request.api.metric, request.began);
+    let wait = throttle(request.waited);
+    // Its room is of what comes in; from here on it counts as what waits.
+    drop(request);
+    Ok(Begun::later(async move {
+        let link = fetch.link.clone();
+        let outcome = fetch.run(wait).await;
+        count(link.front(), metric, began, None);
+        outcome
+    }))
+}
+
+struct Fetch {
+    link: Arc<Link>,
+    asked: Asked,
+    /// Which request of its connection it is.
+    number: u64,
+    deadline: Instant,
+    bytes_min: usize,
+    bytes_max: usize,
+    /// The session's number, and whether only changes are told.
+    session: (i32, bool),
+    /// The partition that is looked at first.
+    first: usize,
+    spots: Vec<Spot>,
+    _held: Option<OwnedSemaphorePermit>,
+}
+
+/// What one look at every partition gave.
+struct Gathered {
+    found: Vec<Found>,
+    bytes: usize,
+    failed: bool,
+    /// The limits left partitions out that have records.
+    short: bool,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Fetch {
+    async fn run(self, throttle: Duration) -> Outcome {
+        let opens = open_all(&self.link, &self.spots).await;
+        let gathered = loop {
+            // Watched from before the look, so that nothing that comes after it is missed.
+            let watches = watches(&opens);
+            let gathered = self.gather(&opens).await;
+            if gathered.failed
+                || gathered.bytes >= self.bytes_min
+                || Instant::now() >= self.deadline
+                || self.is_pressed()
+            {
+                break gathered;
+            }
+            let missing = self.bytes_min - gathered.bytes;
+            drop(gathered);
+            self.wait(watches, missing).await;
+        };
+        self.answer(gathered, throttle)
+    }
+
+    /// Something waits for this fetch to end.
+    fn is_pressed(&self) -> bool {
+        *self.link.requests.borrow() > self.number || self.link.front().drain().is_cancelled()
+    }
+
+    /// Waits until about `missing` bytes more are there, or the fetch must end.
+    async fn wait(&self, watches: Vec<Watched>, missing: usize) {
+        let mut requests = self.link.requests.subscribe();
+        let drain = self.link.front().drain();
+        let more = grown(watches, missing);
+        tokio::select! {
+            biased;
+            _ = requests.wait_for(|number| *number > self.number) => {}
+            () = drain.cancelled() => {}
+            () = more => {}
+            () = tokio::time::sleep_until(self.deadline) => {}
+        }
+    }
+
+    /// Looks at every partition, from the first one round.
+    async fn gather(&self, opens: &[Open]) -> Gathered {
+        let count = self.spots.len();
+        let mut gathered = Gathered {
+            found: vec![Found::failed(error_code::NONE); count],
+            bytes: 0,
+            failed: false,
+            short: false,
+            room: None,
+        };
+        let mut budget = Budget {
+            left: 0,
+            empty: false,
+        };
+        if self.has_records(opens) {
+            let (room, bytes) = self.room().await;
+            gathered.room = room;
+            budget = Budget {
+                left: bytes.min(self.bytes_max),
+                empty: bytes > 0,
+            };
+        }
+        for step in 0..count {
+            let at = (self.first + step) % count;
+            let version = self.asked.version;
+            let found = look(
+                &self.link,
+                version,
+                &self.spots[at],
+                &opens[at],
+                &mut budget,
+            )
+            .await;
+            gathered.bytes += found.bytes;
+            gathered.short |= found.left_out;
+            gathered.failed |= found.code != error_code::NONE;
+            gathered.found[at] = found;
+        }
+        // What is held until the answer is written is what is in it.
+        if let Some(room) = &mut gathered.room {
+            drop(room.split(room.num_permits().saturating_sub(gathered.bytes)));
+        }
+        gathered
+    }
+
+    /// Whether any partition has records to give, by offsets alone.
+    fn has_records(&self, opens: &[Open]) -> bool {
+        self.spots.iter().zip(opens).any(|(spot, open)| {
+            let end = |open: &serving_broker::PartitionHandle| open.offsets().high_watermark;
+            let offset = u64::try_from(spot.offset).map(Offset);
+            matches!((open, offset), (Ok(open), Ok(offset)) if offset < end(open))
+        })
+    }
+
+    /// Room for the records of the answer, and how many bytes of it. A first batch is whole however long, so there is room for one.
+    /// Where the broker has none, it is waited for as long as the fetch may take.
+    async fn room(&self) -> (Option<OwnedSemaphorePermit>, usize) {
+        let front = self.link.front();
+        let all = front.config().read_ahead_bytes.max(1);
+        let least = front.config().max_batch_bytes.max(ROOM_BYTES_MIN).min(all);
+        let mut bytes = self.bytes_max.clamp(least, all.max(least));
+        let rooms = front.read_ahead();
+        loop {
+            let count = u32::try_from(bytes).unwrap_or(u32::MAX);
+            if let Ok(room) = rooms.clone().try_acquire_many_owned(count) {
+                return (Some(room), bytes);
+            }
+            if bytes == least {
+                break;
+            }
+            bytes = (bytes / 2).max(least);
+        }
+        let count = u32::try_from(least).unwrap_or(u32::MAX);
+        let waiting = rooms.clone().acquire_many_owned(count);
+        match tokio::time::timeout_at(self.deadline, waiting).await {
+            Ok(room) => (room.ok(), least),
+            Err(_) => (None, 0),
+        }
+    }
+
+    fn answer(self, gathered: Gathered, throttle: Duration) -> Outcome {
+        if gathered.short {
+            lock(&self.link.turn).left_out();
+        }
+        let metrics = self.link.front().metrics();
+        for found in &gathered.found {
+            let batches = found.records.len() as u64;
+            let records = found.records.iter().map(|batch| records(batch)).sum();
+            metrics.sent(batches, records, found.bytes as u64);
+        }
+        let mut partitions: Vec<(Spot, Found)> =
+            self.spots.into_iter().zip(gathered.found).collect();
+        self.link
+            .served
+            .sessions
+            .tell(self.session, &mut partitions);
+        let head = Head {
+            asked: self.asked,
+            throttle_ms: millis(throttle),
+            code: error_code::NONE,
+            session: self.session.0,
+            broker: (self.link.served.node_id, &self.link.host, self.link.port),
+        };
+        let mut answer = encode(&head, partitions);
+        answer.room = gathered.room;
+        answer.mute = throttle;
+        Outcome::Answer(answer)
+    }
+}
+
+fn lock(turn: &Mutex<Turn>) -> MutexGuard<'_, Turn> {
+    turn.lock()
+        .expect("no code panics while it holds this lock")
+}
+
+/// How many records a batch claims.
+fn records(batch: &[u8]) -> u64 {
+    hulse_proto::batch::BatchHeader::view(batch).map_or(0, |header| u64::from(header.count))
+}
+
+/// A log that is watched, and how many bytes it had before.
+type Watched = (watch::Receiver<LogOffsets>, u64);
+
+fn watches(opens: &[Open]) -> Vec<Watched> {
+    let open = opens.iter().filter_map(|open| open.as_ref().ok());
+    open.map(|open| {
+        let mut watch = open.watch();
+        let before = watch.borrow_and_update().stored_bytes;
+        (watch, before)
+    })
+    .collect()
+}
+
+/// Waits until the logs have grown by so many bytes together, or one of them has ended.
+async fn grown(watches: Vec<Watched>, missing: usize) {
+    let mut grown = 0_u64;
+    let mut waiting: FuturesUnordered<_> = watches.into_iter().map(next_growth).collect();
+    while let Some(growth) = waiting.next().await {
+        let Some((watch, before, after)) = growth else {
+            return;
+        };
+        grown += after.saturating_sub(before);
+        if grown >= missing as u64 {
+            return;
+        }
+        waiting.push(next_growth((watch, after)));
+    }
+    // No partition is open: only time helps.
+    futures::future::pending().await
+}
+
+/// The log with its bytes before and after it changed; `None`: the partition has stopped here.
+async fn next_growth(
+    (mut watch, before): Watched,
+) -> Option<(watch::Receiver<LogOffsets>, u64, u64)> {
+    watch.changed().await.ok()?;
+    let after = watch.borrow_and_update().stored_bytes;
+    Some((watch, before, after))
+}

@@ -1,0 +1,36 @@
+//! `serving-kafka`: the Kafka wire over a broker, so that Kafka's producers and consumers work unchanged.
+//!
+//! Main path of a request: `wire::inbox` (length, room, bytes) → `wire::request` (header, walk) → `requests` (decode, authorise, act on
+//! the broker, encode) → `wire::outbox`. `connection` holds these together and keeps the order; `listener` accepts.
+//!
+//! # Invariants
+//! 1. No length, count or version of a peer is believed before it is checked: `wire::schema` says how. What a connection holds in
+//!    memory is bounded, and so is the sum over all of them.
+//! 2. Answers leave a connection in the order of its requests, and its batches reach each partition in that order.
+//! 3. Batches are never decoded or encoded: stored bytes are sent bytes but for base offset and leader epoch (ARCHITECTURE D1), and
+//!    fetched bytes are stored bytes, whichever wire brought them.
+//! 4. What is advertised is served (`wire::api`); every error code comes from the table of `error_code`.
+//!
+//! Not here: groups and transactions, which come with their coordinators; who may ask what (`serving_broker::authorise`).
+//!
+//! Reading order: `listener`, `connection`, `wire`, `requests`, `fetch`.
+
+mod connection;
+mod error_code;
+mod fetch;
+mod link;
+mod listener;
+mod names;
+mod requests;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use link::Advertise;
+pub use listener::{KafkaListener, ListenerConfig};
+
+/// What is fuzzed from outside.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use crate::wire::decodes;
+}

@@ -1,0 +1,138 @@
+//! What the connections of a listener share, and what one of them tells its requests.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{PartitionId, TopicId};
+use serving_broker::{Action, Front, PartitionHandle, Resource, Topic};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::fetch::{Sessions, Turn};
+use crate::names;
+
+/// Refused connections are told of at most this often.
+const COMPLAIN_EVERY: Duration = Duration::from_millis(100);
+
+/// What clients of a listener are told to dial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Advertise {
+    /// The address that they dialled.
+    Auto,
+    /// This host and port.
+    Fixed(String, u16),
+}
+
+impl Advertise {
+    /// What is told to a client that dialled `local`.
+    pub(crate) fn to(&self, local: SocketAddr) -> (String, u16) {
+        match self {
+            Self::Auto => (local.ip().to_canonical().to_string(), local.port()),
+            Self::Fixed(host, port) => (host.clone(), *port),
+        }
+    }
+}
+
+/// What the connections of one listener share.
+pub(crate) struct Served {
+    pub(crate) front: Arc<Front>,
+    /// Number of this broker.
+    pub(crate) node_id: i32,
+    /// Identity of the cell, as clients print it.
+    pub(crate) cluster_id: String,
+    pub(crate) advertise: Advertise,
+    pub(crate) sessions: Sessions,
+    /// Bytes that the decoded requests of waiting fetches may take.
+    pub(crate) waiting: Arc<Semaphore>,
+    /// Answers over everything there is that may be made at the same time.
+    pub(crate) large: Arc<Semaphore>,
+    /// When the last line about a refused connection was written.
+    pub(crate) complained: Mutex<Option<Instant>>,
+}
+
+impl Served {
+    /// Whether it is time for another line about a refused connection.
+    pub(crate) fn complains(&self) -> bool {
+        let mut last = self
+            .complained
+            .lock()
+            .expect("no code panics while it holds this lock");
+        let quiet = last.is_some_and(|at| at.elapsed() < COMPLAIN_EVERY);
+        if !quiet {
+            *last = Some(Instant::now());
+        }
+        !quiet
+    }
+}
+
+/// One connection.
+pub(crate) struct Link {
+    pub(crate) served: Arc<Served>,
+    /// Where this client is told to find us.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// How many requests were read: a fetch that waits sees that others wait behind it.
+    pub(crate) requests: watch::Sender<u64>,
+    /// With which partition the next fetch begins.
+    pub(crate) turn: Mutex<Turn>,
+}
+
+impl Link {
+    /// The broker.
+    pub(crate) fn front(&self) -> &Arc<Front> {
+        &self.served.front
+    }
+
+    /// A topic by what a request calls it: its name, or from some version on its identity.
+    ///
+    /// # Errors
+    /// `INVALID_NAME`, `TOPIC_NOT_FOUND`, `TOPIC_DELETING`, `METADATA_UNAVAILABLE`.
+    pub(crate) async fn topic(&self, name: &str, id: Uuid) -> Result<Topic, Fault> {
+        let topics = self.front().topics();
+        if !id.is_nil() {
+            let id = TopicId(id);
+            return match topics.hint_of(id) {
+                Some(topic) => Ok(topic),
+                None => topics.find(id).await,
+            };
+        }
+        let name = names::parse(name)?;
+        match topics.hint(&name) {
+            Some(topic) => Ok(topic),
+            None => topics.resolve(&name, false).await,
+        }
+    }
+
+    /// The open partition that a request names, once it is allowed.
+    ///
+    /// # Errors
+    /// `PERMISSION_DENIED`, `PARTITION_NOT_FOUND`, and those of [`Front::open`].
+    pub(crate) async fn open(
+        &self,
+        topic: &Topic,
+        index: i32,
+        action: Action,
+    ) -> Result<PartitionHandle, Fault> {
+        self.front().allow(action, Resource::TopicId(topic.id))?;
+        let partition = partition(topic, index)?;
+        self.front().open(partition).await
+    }
+}
+
+/// The partition of this index.
+fn partition(topic: &Topic, index: i32) -> Result<PartitionId, Fault> {
+    match u32::try_from(index) {
+        // One more than what was last heard of may have come since; the broker looks.
+        Ok(index) => Ok(PartitionId {
+            topic: topic.id,
+            index,
+        }),
+        Err(_) => {
+            let words = format!("topic {} has no partition {index}", topic.name);
+            Err(Fault::new(Reason::PartitionNotFound, words))
+        }
+    }
+}

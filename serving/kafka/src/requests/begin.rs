@@ -1,0 +1,146 @@
+//! Leads a request to what serves it, and counts it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hulse_proto::error::Fault;
+use kafka_protocol::messages::ApiKey;
+use kafka_protocol::protocol::Encodable;
+use serving_broker::Front;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::{about, configs, grow, metadata, offsets, produce, topics};
+use crate::fetch;
+use crate::link::Link;
+use crate::wire::{Answer, Asked, Broken, Request};
+
+/// An answer of more bytes takes room in what the broker's answers to readers may hold.
+const LARGE_BYTES: usize = 64 << 10;
+/// A producer is told to wait at most this long at a time (KIP-219).
+const THROTTLE_MAX: Duration = Duration::from_secs(1);
+
+/// What comes of a request in the end.
+pub(crate) enum Outcome {
+    /// This is written.
+    Answer(Answer),
+    /// Nothing is: the client wants no answer.
+    Silence,
+    /// The connection ends, for this reason.
+    Close(String),
+}
+
+/// What came of a request's first stage.
+pub(crate) enum Begun {
+    /// Everything.
+    Answered(Outcome),
+    /// The rest, which may go on beside later requests.
+    Later(BoxFuture<'static, Outcome>),
+}
+
+/// First stage of a request, the `number`th of its connection.
+///
+/// # Errors
+/// [`Broken`]: the connection ends.
+pub(crate) async fn begin(link: Arc<Link>, request: Request, number: u64) -> Result<Begun, Broken> {
+    let (api, began) = (request.api, request.began);
+    match api.key {
+        ApiKey::Produce => produce::begin(link, request).await,
+        ApiKey::Fetch => fetch::begin(link, request, number).await,
+        _ => {
+            let outcome = whole(&link, request).await?;
+            let metrics = link.front().metrics();
+            metrics.request(api.metric, Ok(()));
+            metrics.request_took(api.metric, began.elapsed());
+            Ok(Begun::Answered(with_room(link.front(), outcome).await))
+        }
+    }
+}
+
+/// A request that is answered in one stage.
+async fn whole(link: &Arc<Link>, request: Request) -> Result<Outcome, Broken> {
+    match request.api.key {
+        ApiKey::ApiVersions => about::api_versions(request),
+        ApiKey::Metadata => metadata::metadata(link, request).await,
+        ApiKey::DescribeTopicPartitions => metadata::topic_partitions(link, request).await,
+        ApiKey::DescribeCluster => about::cluster(link, request),
+        ApiKey::FindCoordinator => about::coordinator(request),
+        ApiKey::InitProducerId => about::init_producer_id(link, request).await,
+        ApiKey::ListOffsets => offsets::list(link, request).await,
+        ApiKey::OffsetForLeaderEpoch => offsets::leader_epochs(link, request).await,
+        ApiKey::CreateTopics => topics::create(link, request).await,
+        ApiKey::DeleteTopics => topics::delete(link, request).await,
+        ApiKey::CreatePartitions => grow::create_partitions(link, request).await,
+        ApiKey::DescribeConfigs => configs::describe(link, request).await,
+        key => Err(Broken::Key(key as i16)),
+    }
+}
+
+impl Outcome {
+    /// A message as the answer.
+    pub(crate) fn message<T: Encodable>(asked: Asked, message: &T) -> Self {
+        match Answer::encode(asked, message) {
+            Some(answer) => Self::Answer(answer),
+            None => {
+                let Asked { key, version, .. } = asked;
+                tracing::error!(?key, version, "an answer cannot be said in this version");
+                Self::Close(format!(
+                    "an answer to {key:?} of version {version} cannot be said"
+                ))
+            }
+        }
+    }
+
+    /// A message whose connection is not read for `mute` after it.
+    pub(crate) fn muting<T: Encodable>(asked: Asked, message: &T, mute: Duration) -> Self {
+        match Self::message(asked, message) {
+            Self::Answer(answer) => Self::Answer(Answer { mute, ..answer }),
+            other => other,
+        }
+    }
+}
+
+/// An answer that waits until there is room for it where it is large.
+async fn with_room(front: &Front, outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Answer(answer) if answer.len() > LARGE_BYTES => {
+            let room = Some(read_room(front, answer.len()).await);
+            Outcome::Answer(Answer { room, ..answer })
+        }
+        other => other,
+    }
+}
+
+/// Room for an answer of `bytes`; one larger than the whole takes all of it.
+async fn read_room(front: &Front, bytes: usize) -> OwnedSemaphorePermit {
+    let most = front.config().read_ahead_bytes.max(1);
+    let count = u32::try_from(bytes.min(most)).unwrap_or(u32::MAX);
+    let room = front.read_ahead().clone().acquire_many_owned(count).await;
+    room.expect("this semaphore is never closed")
+}
+
+/// What a client is told to wait whose frame waited for room.
+pub(crate) fn throttle(waited: Duration) -> Duration {
+    waited.min(THROTTLE_MAX)
+}
+
+/// Whole milliseconds of the wire.
+pub(crate) fn millis(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
+}
+
+/// Counts a request that ended at the second stage.
+pub(crate) fn count(front: &Front, api: &'static str, began: Instant, fault: Option<&Fault>) {
+    let outcome = fault.map_or(Ok(()), Err);
+    front.metrics().request(api, outcome);
+    front.metrics().request_took(api, began.elapsed());
+}
+
+impl Begun {
+    /// A second stage.
+    pub(crate) fn later(stage: impl Future<Output = Outcome> + Send + 'static) -> Self {
+        Self::Later(stage.boxed())
+    }
+}

@@ -1,0 +1,297 @@
+//! DescribeConfigs, and what a new topic may be told. Everything is read-only here, and only what is true is told.
+
+use std::sync::Arc;
+
+use hulse_proto::limits::BATCH_BYTES_MAX;
+use kafka_protocol::messages::create_topics_request::CreatableTopicConfig;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
+};
+use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
+use serving_broker::{Action, Resource};
+
+use super::begin::Outcome;
+use super::topics::{Refused, refused};
+use crate::error_code;
+use crate::link::Link;
+use crate::names;
+use crate::wire::{Broken, Request, text};
+
+/// Kinds of things that have configuration.
+const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
+/// Where a value comes from.
+const OF_TOPIC: i8 = 1;
+const OF_BROKER: i8 = 4;
+const DEFAULT: i8 = 5;
+/// Kinds of values.
+const BOOLEAN: i8 = 1;
+const STRING: i8 = 2;
+const INT: i8 = 3;
+const LONG: i8 = 5;
+const LIST: i8 = 7;
+/// First version that has the kind of a value.
+const KINDS_FROM: i16 = 3;
+const TIMESTAMP_TYPE: &str = "message.timestamp.type";
+const LOG_APPEND_TIME: &str = "LogAppendTime";
+const CREATE_TIME: &str = "CreateTime";
+
+/// One value.
+pub(super) struct Config {
+    pub(super) name: &'static str,
+    pub(super) value: String,
+    pub(super) source: i8,
+    kind: i8,
+    doc: &'static str,
+}
+
+fn default(name: &'static str, value: impl ToString, kind: i8, doc: &'static str) -> Config {
+    Config {
+        name,
+        value: value.to_string(),
+        source: DEFAULT,
+        kind,
+        doc,
+    }
+}
+
+/// What holds for a topic.
+pub(super) fn of_topic(link: &Link, log_append_time: bool) -> Vec<Config> {
+    let max = link.front().config().max_batch_bytes;
+    let time = Config {
+        source: if log_append_time { OF_TOPIC } else { DEFAULT },
+        ..default(
+            TIMESTAMP_TYPE,
+            if log_append_time {
+                LOG_APPEND_TIME
+            } else {
+                CREATE_TIME
+            },
+            STRING,
+            "whose clock a record's timestamp is of: the producer's, or the owner's at its append",
+        )
+    };
+    let size = Config {
+        source: if max == BATCH_BYTES_MAX {
+            DEFAULT
+        } else {
+            OF_BROKER
+        },
+        ..default("max.message.bytes", max, INT, "largest record batch taken")
+    };
+    vec![
+        default(
+            "cleanup.policy",
+            "delete",
+            LIST,
+            "records are kept, not compacted",
+        ),
+        default(
+            "compression.type",
+            "producer",
+            STRING,
+            "batches stay as producers made them",
+        ),
+        size,
+        default(
+            "message.format.version",
+            "3.0-IV1",
+            STRING,
+            "record batches of magic 2",
+        ),
+        time,
+        default(
+            "min.insync.replicas",
+            1,
+            INT,
+            "acknowledged is what an ack quorum of bookies holds",
+        ),
+        default("preallocate", false, BOOLEAN, "storage sees to it"),
+        default("retention.bytes", -1, LONG, "everything is kept"),
+        default("retention.ms", -1, LONG, "everything is kept"),
+        default(
+            "unclean.leader.election.enable",
+            false,
+            BOOLEAN,
+            "no acknowledged record is given up",
+        ),
+    ]
+}
+
+/// What holds for the broker.
+fn of_broker(link: &Link) -> Vec<Config> {
+    let config = link.front().config();
+    let told = |name, value: String, kind, doc| Config {
+        source: OF_BROKER,
+        ..default(name, value, kind, doc)
+    };
+    let expiry = config.producer_expiry.as_millis().to_string();
+    vec![
+        told(
+            "auto.create.topics.enable",
+            config.auto_create_topics.to_string(),
+            BOOLEAN,
+            "whether a look-up of a missing topic makes it",
+        ),
+        default(
+            "default.replication.factor",
+            1,
+            INT,
+            "copies are storage's affair",
+        ),
+        default(
+            "log.message.timestamp.type",
+            CREATE_TIME,
+            STRING,
+            "of topics that say nothing",
+        ),
+        told(
+            "message.max.bytes",
+            config.max_batch_bytes.to_string(),
+            INT,
+            "largest record batch taken",
+        ),
+        told(
+            "num.partitions",
+            config.default_partitions.to_string(),
+            INT,
+            "partitions of a topic made without a count",
+        ),
+        told(
+            "producer.id.expiration.ms",
+            expiry,
+            INT,
+            "an idempotent producer that was silent this long is forgotten",
+        ),
+    ]
+}
+
+/// Whether a new topic of these configs keeps the time of the append. Configs that name what holds anyway are taken.
+///
+/// # Errors
+/// INVALID_CONFIG with what could be said instead.
+pub(super) fn of_new_topic(link: &Link, wanted: &[CreatableTopicConfig]) -> Result<bool, Refused> {
+    let mut log_append_time = false;
+    for config in wanted {
+        let name = config.name.as_str();
+        let value = config.value.as_ref().map_or("", |value| value.as_str());
+        match (name, value) {
+            (TIMESTAMP_TYPE, LOG_APPEND_TIME) => log_append_time = true,
+            (TIMESTAMP_TYPE, CREATE_TIME) => log_append_time = false,
+            (TIMESTAMP_TYPE, _) => {
+                let why = format!("{name} is {CREATE_TIME} or {LOG_APPEND_TIME}, not {value:?}");
+                return Err((error_code::INVALID_CONFIG, why));
+            }
+            _ => {
+                let holds = of_topic(link, false);
+                let holds = holds.iter().find(|config| config.name == name);
+                let why = match holds {
+                    Some(holds) if holds.value == value => continue,
+                    Some(holds) => format!("{name} can only be {} in this release", holds.value),
+                    None => format!("{name} is not known in this release; leave it out"),
+                };
+                return Err((error_code::INVALID_CONFIG, why));
+            }
+        }
+    }
+    Ok(log_append_time)
+}
+
+/// Answers DescribeConfigs.
+pub(super) async fn describe(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
+    let message: DescribeConfigsRequest = request.decode()?;
+    let form = Form {
+        synonyms: message.include_synonyms,
+        docs: message.include_documentation && request.version >= KINDS_FROM,
+        kinds: request.version >= KINDS_FROM,
+    };
+    let mut results = Vec::with_capacity(message.resources.len());
+    for resource in message.resources {
+        let result = DescribeConfigsResult::default()
+            .with_resource_type(resource.resource_type)
+            .with_resource_name(resource.resource_name.clone());
+        results.push(match of_resource(link, &resource).await {
+            Ok(mut configs) => {
+                if let Some(keys) = &resource.configuration_keys
+                    && !keys.is_empty()
+                {
+                    configs.retain(|config| keys.iter().any(|key| key.as_str() == config.name));
+                }
+                let configs = configs.into_iter().map(|config| form.tell(config));
+                result.with_configs(configs.collect())
+            }
+            Err((code, why)) => result
+                .with_error_code(code)
+                .with_error_message(Some(text(why))),
+        });
+    }
+    let response = DescribeConfigsResponse::default().with_results(results);
+    Ok(Outcome::message(request.asked(), &response))
+}
+
+async fn of_resource(
+    link: &Link,
+    resource: &DescribeConfigsResource,
+) -> Result<Vec<Config>, Refused> {
+    let front = link.front();
+    let name = resource.resource_name.as_str();
+    match resource.resource_type {
+        TOPIC => {
+            let name = names::parse(name).map_err(|fault| refused(link, fault))?;
+            front
+                .allow(Action::Describe, Resource::Topic(&name))
+                .map_err(|fault| refused(link, fault))?;
+            let topic = front.topics().resolve(&name, false).await;
+            let topic = topic.map_err(|fault| refused(link, fault))?;
+            Ok(of_topic(link, topic.log_append_time))
+        }
+        BROKER if name.is_empty() || name == link.served.node_id.to_string() => {
+            front
+                .allow(Action::Describe, Resource::Cell)
+                .map_err(|fault| refused(link, fault))?;
+            Ok(of_broker(link))
+        }
+        BROKER => {
+            let why = format!("broker {name} is not this one; ask it");
+            Err((error_code::INVALID_REQUEST, why))
+        }
+        other => {
+            let why = format!("things of kind {other} have no configuration here");
+            Err((error_code::INVALID_REQUEST, why))
+        }
+    }
+}
+
+/// What an answer tells of each value.
+struct Form {
+    synonyms: bool,
+    docs: bool,
+    kinds: bool,
+}
+
+impl Form {
+    fn tell(&self, config: Config) -> DescribeConfigsResourceResult {
+        let value = Some(text(config.value));
+        let mut told = DescribeConfigsResourceResult::default()
+            .with_name(text(config.name))
+            .with_value(value.clone())
+            .with_read_only(true)
+            .with_config_source(config.source);
+        if self.synonyms {
+            told.synonyms = vec![
+                DescribeConfigsSynonym::default()
+                    .with_name(text(config.name))
+                    .with_value(value)
+                    .with_source(config.source),
+            ];
+        }
+        if self.kinds {
+            told.config_type = config.kind;
+        }
+        if self.docs {
+            told.documentation = Some(text(config.doc));
+        }
+        told
+    }
+}

@@ -1,0 +1,283 @@
+//! Metadata and DescribeTopicPartitions: which topics there are, and who serves their partitions.
+//!
+//! Every partition has a leader, be it one that has yet to open it (serving.md D2.6): clients take a missing leader for an error.
+
+use std::sync::Arc;
+
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::OwnerEpoch;
+use kafka_protocol::messages::describe_topic_partitions_response::{
+    Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
+};
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use kafka_protocol::messages::{
+    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, MetadataRequest,
+    MetadataResponse, TopicName,
+};
+use serving_broker::{Action, Resource, Topic, TopicState};
+use uuid::Uuid;
+
+use super::about::NO_OPERATIONS;
+use super::begin::Outcome;
+use crate::error_code;
+use crate::link::Link;
+use crate::names;
+use crate::wire::{Broken, Request, text};
+
+/// Topics read at a time when all are asked for.
+const PAGE: u32 = 1000;
+/// Topics of one request that are made where they are missing; the others wait for the next one.
+const CREATED_MAX: usize = 1000;
+/// Partitions described in one answer at most; a cursor leads on.
+const DESCRIBED_MAX: usize = 2000;
+
+/// Answers Metadata.
+pub(super) async fn metadata(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
+    let message: MetadataRequest = request.decode()?;
+    let version = request.version;
+    let (all, named) = match message.topics {
+        None => (true, Vec::new()),
+        Some(none) if none.is_empty() && version == 0 => (true, none),
+        Some(named) => (false, named),
+    };
+    let mut failed = error_code::NONE;
+    let topics = if all {
+        let _one_of_few = link.served.large.acquire().await;
+        match every_topic(link).await {
+            Ok(topics) => topics,
+            Err(fault) => {
+                link.front().metrics().fault(fault.reason);
+                failed = error_code::of_request(fault.reason);
+                Vec::new()
+            }
+        }
+    } else {
+        let mut topics = Vec::with_capacity(named.len());
+        for (number, wanted) in named.into_iter().enumerate() {
+            let create = message.allow_auto_topic_creation && number < CREATED_MAX;
+            topics.push(one(link, version, wanted, create).await);
+        }
+        topics
+    };
+    if failed != error_code::NONE && version < 13 {
+        return Ok(Outcome::Close("metadata do not answer".to_owned()));
+    }
+    let broker = MetadataResponseBroker::default()
+        .with_node_id(link.served.node_id.into())
+        .with_host(text(link.host.clone()))
+        .with_port(i32::from(link.port));
+    let response = MetadataResponse::default()
+        .with_brokers(vec![broker])
+        .with_cluster_id(Some(text(link.served.cluster_id.clone())))
+        .with_controller_id(link.served.node_id.into())
+        .with_cluster_authorized_operations(NO_OPERATIONS)
+        .with_error_code(failed)
+        .with_topics(topics);
+    Ok(Outcome::message(request.asked(), &response))
+}
+
+async fn every_topic(link: &Link) -> Result<Vec<MetadataResponseTopic>, Fault> {
+    let front = link.front();
+    front.allow(Action::Describe, Resource::Namespace(""))?;
+    let mut told = Vec::new();
+    let mut token = String::new();
+    loop {
+        let page = front.topics().list("", &token, PAGE).await?;
+        for topic in page.topics {
+            if topic.state == TopicState::Active {
+                told.push(served_topic(link, &topic).await);
+            }
+        }
+        match page.next {
+            Some(next) => token = next,
+            None => return Ok(told),
+        }
+    }
+}
+
+/// One topic, as it was asked for.
+async fn one(
+    link: &Link,
+    version: i16,
+    wanted: MetadataRequestTopic,
+    create: bool,
+) -> MetadataResponseTopic {
+    let id = wanted.topic_id;
+    match find(link, wanted.name.as_ref(), id, create).await {
+        Ok(topic) => served_topic(link, &topic).await,
+        Err(fault) => {
+            link.front().metrics().fault(fault.reason);
+            let code = match error_code::of_request(fault.reason) {
+                error_code::UNKNOWN_TOPIC_OR_PARTITION if !id.is_nil() => {
+                    error_code::UNKNOWN_TOPIC_ID
+                }
+                code => code,
+            };
+            // Before version 12 a name is never null.
+            let name = wanted
+                .name
+                .or_else(|| (version < 12).then(TopicName::default));
+            MetadataResponseTopic::default()
+                .with_error_code(code)
+                .with_name(name)
+                .with_topic_id(id)
+                .with_topic_authorized_operations(NO_OPERATIONS)
+        }
+    }
+}
+
+async fn find(
+    link: &Link,
+    name: Option<&TopicName>,
+    id: Uuid,
+    create: bool,
+) -> Result<Topic, Fault> {
+    let front = link.front();
+    let Some(name) = name.filter(|_| id.is_nil()) else {
+        let id = hulse_proto::id::TopicId(id);
+        front.allow(Action::Describe, Resource::TopicId(id))?;
+        return front.topics().find(id).await;
+    };
+    let name = names::parse(name)?;
+    let action = match create {
+        true => Action::Create,
+        false => Action::Describe,
+    };
+    front.allow(action, Resource::Topic(&name))?;
+    front.topics().resolve(&name, create).await
+}
+
+/// The epoch of each partition; `None`: it is closed and metadata, without which it cannot open, do not answer.
+async fn epochs(link: &Link, topic: &Topic) -> Vec<Option<OwnerEpoch>> {
+    let partitions = link.front().partitions();
+    match partitions.leader_epochs(topic).await {
+        Ok(epochs) => epochs.into_iter().map(Some).collect(),
+        Err(_) => topic
+            .partition_ids()
+            .map(|id| partitions.opened(id).map(|open| open.leader_epoch()))
+            .collect(),
+    }
+}
+
+/// (code, leader, epoch) of a partition.
+fn leader(link: &Link, epoch: Option<OwnerEpoch>) -> (i16, i32, i32) {
+    match epoch {
+        Some(epoch) => (error_code::NONE, link.served.node_id, epoch_number(epoch)),
+        None => (error_code::of_request(Reason::PartitionLoading), -1, -1),
+    }
+}
+
+/// An epoch as the wire has it.
+pub(crate) fn epoch_number(epoch: OwnerEpoch) -> i32 {
+    i32::try_from(epoch.0).unwrap_or(i32::MAX)
+}
+
+async fn served_topic(link: &Link, topic: &Topic) -> MetadataResponseTopic {
+    let us = vec![link.served.node_id.into()];
+    let epochs = epochs(link, topic).await;
+    let partitions = epochs.into_iter().enumerate().map(|(index, epoch)| {
+        let (code, leader, epoch) = leader(link, epoch);
+        MetadataResponsePartition::default()
+            .with_error_code(code)
+            .with_partition_index(index as i32)
+            .with_leader_id(leader.into())
+            .with_leader_epoch(epoch)
+            .with_replica_nodes(us.clone())
+            .with_isr_nodes(us.clone())
+    });
+    MetadataResponseTopic::default()
+        .with_name(Some(names::tell(&topic.name)))
+        .with_topic_id(topic.id.0)
+        .with_partitions(partitions.collect())
+        .with_topic_authorized_operations(NO_OPERATIONS)
+}
+
+/// Answers DescribeTopicPartitions: the same in pages.
+pub(super) async fn topic_partitions(
+    link: &Arc<Link>,
+    mut request: Request,
+) -> Result<Outcome, Broken> {
+    let message: DescribeTopicPartitionsRequest = request.decode()?;
+    let mut names: Vec<TopicName> = message.topics.into_iter().map(|topic| topic.name).collect();
+    if names.is_empty() {
+        let _one_of_few = link.served.large.acquire().await;
+        match every_topic(link).await {
+            Ok(topics) => names.extend(topics.into_iter().filter_map(|topic| topic.name)),
+            Err(fault) => return Ok(Outcome::Close(fault.to_string())),
+        }
+    }
+    names.sort();
+    names.dedup();
+    let mut room = usize::try_from(message.response_partition_limit)
+        .unwrap_or(0)
+        .clamp(1, DESCRIBED_MAX);
+    let mut begin = 0;
+    if let Some(cursor) = message.cursor {
+        names.retain(|name| *name >= cursor.topic_name);
+        if names.first() == Some(&cursor.topic_name) {
+            begin = usize::try_from(cursor.partition_index).unwrap_or(0);
+        }
+    }
+    let mut response = DescribeTopicPartitionsResponse::default();
+    for name in names {
+        if room == 0 {
+            response.next_cursor = Some(Cursor::default().with_topic_name(name));
+            break;
+        }
+        let (topic, next) = described(link, &name, begin, &mut room).await;
+        response.topics.push(topic);
+        begin = 0;
+        if let Some(next) = next {
+            let cursor = Cursor::default().with_topic_name(name);
+            response.next_cursor = Some(cursor.with_partition_index(next as i32));
+            break;
+        }
+    }
+    Ok(Outcome::message(request.asked(), &response))
+}
+
+/// A topic from partition `begin` on, as far as there is room, and the partition where it goes on.
+async fn described(
+    link: &Link,
+    name: &TopicName,
+    begin: usize,
+    room: &mut usize,
+) -> (DescribeTopicPartitionsResponseTopic, Option<usize>) {
+    let response = DescribeTopicPartitionsResponseTopic::default()
+        .with_topic_authorized_operations(NO_OPERATIONS);
+    let topic = match find(link, Some(name), Uuid::nil(), false).await {
+        Ok(topic) => topic,
+        Err(fault) => {
+            link.front().metrics().fault(fault.reason);
+            let code = error_code::of_request(fault.reason);
+            let response = response.with_error_code(code).with_name(Some(name.clone()));
+            return (response, None);
+        }
+    };
+    let us = vec![link.served.node_id.into()];
+    let epochs = epochs(link, &topic).await;
+    let end = epochs.len().min(begin.saturating_add(*room));
+    let partitions = epochs.iter().enumerate().take(end).skip(begin);
+    let partitions = partitions.map(|(index, epoch)| {
+        let (code, leader, epoch) = leader(link, *epoch);
+        DescribeTopicPartitionsResponsePartition::default()
+            .with_error_code(code)
+            .with_partition_index(index as i32)
+            .with_leader_id(leader.into())
+            .with_leader_epoch(epoch)
+            .with_replica_nodes(us.clone())
+            .with_isr_nodes(us.clone())
+            // The schema allows null; the Java client does not.
+            .with_eligible_leader_replicas(Some(Vec::new()))
+            .with_last_known_elr(Some(Vec::new()))
+    });
+    let response = response
+        .with_name(Some(names::tell(&topic.name)))
+        .with_topic_id(topic.id.0)
+        .with_partitions(partitions.collect());
+    *room -= response.partitions.len();
+    (response, (end < epochs.len()).then_some(end))
+}

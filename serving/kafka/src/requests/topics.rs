@@ -1,0 +1,235 @@
+//! CreateTopics and DeleteTopics. They answer when the change stands in metadata and this broker knows it (serving.md D2.11).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::TopicId;
+use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::create_topics_response::{
+    CreatableTopicConfigs, CreatableTopicResult,
+};
+use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
+use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
+use kafka_protocol::messages::{
+    CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse,
+};
+use serving_broker::{Action, NewTopic, Resource, Topic};
+
+use super::begin::Outcome;
+use super::configs;
+use crate::error_code::{self, Code};
+use crate::link::Link;
+use crate::names;
+use crate::wire::{Broken, Request, text};
+
+/// First version whose answers say why, and describe what was made.
+const WORDS_FROM: i16 = 5;
+const DESCRIBED_FROM: i16 = 5;
+/// First version that deletes by identity.
+const TOPIC_IDS_FROM: i16 = 6;
+
+/// A refusal: code and words.
+pub(super) type Refused = (Code, String);
+
+/// A fault as this family tells it.
+pub(super) fn refused(link: &Link, fault: Fault) -> Refused {
+    link.front().metrics().fault(fault.reason);
+    (error_code::of_request(fault.reason), fault.message)
+}
+
+/// Answers CreateTopics.
+pub(super) async fn create(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
+    let message: CreateTopicsRequest = request.decode()?;
+    let twice = twice(message.topics.iter().map(|topic| topic.name.as_str()));
+    let mut results = Vec::with_capacity(message.topics.len());
+    for wanted in &message.topics {
+        let made = match twice.contains(wanted.name.as_str()) {
+            true => Err((
+                error_code::INVALID_REQUEST,
+                "the request names this topic twice".to_owned(),
+            )),
+            false => create_one(link, wanted, message.validate_only).await,
+        };
+        let result = CreatableTopicResult::default().with_name(wanted.name.clone());
+        results.push(match made {
+            Ok(topic) => described(link, request.version, result, &topic),
+            Err((code, why)) => result
+                .with_error_code(code)
+                .with_error_message(Some(text(why)))
+                .with_num_partitions(-1)
+                .with_replication_factor(-1),
+        });
+    }
+    let response = CreateTopicsResponse::default().with_topics(results);
+    Ok(Outcome::message(request.asked(), &response))
+}
+
+/// Names that occur more than once.
+fn twice<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let mut twice = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            twice.insert(name.to_owned());
+        }
+    }
+    twice
+}
+
+/// What was made, or would be.
+struct Made {
+    topic: Option<Topic>,
+    partitions: u32,
+    new: NewTopic,
+}
+
+async fn create_one(
+    link: &Link,
+    wanted: &CreatableTopic,
+    validate_only: bool,
+) -> Result<Made, Refused> {
+    let front = link.front();
+    let name = names::parse(&wanted.name).map_err(|fault| refused(link, fault))?;
+    front
+        .allow(Action::Create, Resource::Topic(&name))
+        .map_err(|fault| refused(link, fault))?;
+    let partitions = partitions(link, wanted)?;
+    let log_append_time = configs::of_new_topic(link, &wanted.configs)?;
+    let new = NewTopic {
+        partitions,
+        log_append_time,
+    };
+    if validate_only {
+        return match front.topics().get(&name).await {
+            Ok(topic) => {
+                let words = format!("topic {} exists", topic.name);
+                Err(refused(link, Fault::new(Reason::TopicExists, words)))
+            }
+            Err(fault) if fault.reason == Reason::TopicNotFound => Ok(Made {
+                topic: None,
+                partitions,
+                new,
+            }),
+            Err(fault) => Err(refused(link, fault)),
+        };
+    }
+    let topic = front.topics().create_with(&name, new).await;
+    let topic = topic.map_err(|fault| refused(link, fault))?;
+    Ok(Made {
+        partitions: topic.partitions,
+        topic: Some(topic),
+        new,
+    })
+}
+
+/// How many partitions are wanted. Who holds the copies is storage's affair, so any number and any brokers are taken; what is there
+/// is told.
+fn partitions(link: &Link, wanted: &CreatableTopic) -> Result<u32, Refused> {
+    let assigned = &wanted.assignments;
+    if !assigned.is_empty() {
+        let indexes: BTreeSet<i32> = assigned.iter().map(|one| one.partition_index).collect();
+        let dense = indexes.iter().copied().eq(0..assigned.len() as i32);
+        if !dense || wanted.num_partitions != -1 {
+            let why = "assigned partitions are numbered from 0 without a gap, and not counted beside that";
+            return Err((error_code::INVALID_REPLICA_ASSIGNMENT, why.to_owned()));
+        }
+        return Ok(assigned.len() as u32);
+    }
+    match wanted.num_partitions {
+        -1 => Ok(link.front().config().default_partitions),
+        count => match u32::try_from(count) {
+            Ok(count) if (1..=hulse_proto::limits::TOPIC_PARTITIONS_MAX).contains(&count) => {
+                Ok(count)
+            }
+            _ => {
+                let max = hulse_proto::limits::TOPIC_PARTITIONS_MAX;
+                let why = format!("a topic has 1 to {max} partitions, {count} were asked for");
+                Err((error_code::INVALID_PARTITIONS, why))
+            }
+        },
+    }
+}
+
+fn described(
+    link: &Link,
+    version: i16,
+    result: CreatableTopicResult,
+    made: &Made,
+) -> CreatableTopicResult {
+    let id = made.topic.as_ref().map(|topic| topic.id.0);
+    let result = result
+        .with_topic_id(id.unwrap_or_default())
+        .with_num_partitions(made.partitions as i32)
+        .with_replication_factor(1);
+    if version < DESCRIBED_FROM {
+        return result;
+    }
+    let configs = configs::of_topic(link, made.new.log_append_time);
+    let configs = configs.into_iter().map(|config| {
+        CreatableTopicConfigs::default()
+            .with_name(text(config.name))
+            .with_value(Some(text(config.value)))
+            .with_config_source(config.source)
+            .with_read_only(true)
+    });
+    result.with_configs(Some(configs.collect()))
+}
+
+/// Answers DeleteTopics.
+pub(super) async fn delete(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
+    let message: DeleteTopicsRequest = request.decode()?;
+    let wanted = match request.version {
+        TOPIC_IDS_FROM.. => message.topics,
+        _ => {
+            let named = message.topic_names.into_iter();
+            named
+                .map(|name| DeleteTopicState::default().with_name(Some(name)))
+                .collect()
+        }
+    };
+    let mut responses = Vec::with_capacity(wanted.len());
+    for topic in wanted {
+        let mut response = DeletableTopicResult::default()
+            .with_name(topic.name.clone())
+            .with_topic_id(topic.topic_id);
+        match delete_one(link, &topic).await {
+            Ok(gone) => {
+                response.name = Some(names::tell(&gone.name));
+                if request.version >= TOPIC_IDS_FROM {
+                    response.topic_id = gone.id.0;
+                }
+            }
+            Err((code, why)) => {
+                response.error_code = match code {
+                    error_code::UNKNOWN_TOPIC_OR_PARTITION if topic.name.is_none() => {
+                        error_code::UNKNOWN_TOPIC_ID
+                    }
+                    code => code,
+                };
+                response.error_message = (request.version >= WORDS_FROM).then(|| text(why));
+            }
+        }
+        responses.push(response);
+    }
+    let response = DeleteTopicsResponse::default().with_responses(responses);
+    Ok(Outcome::message(request.asked(), &response))
+}
+
+async fn delete_one(link: &Link, wanted: &DeleteTopicState) -> Result<Topic, Refused> {
+    let front = link.front();
+    let found = match &wanted.name {
+        Some(name) => match names::parse(name) {
+            Ok(name) => front.topics().get(&name).await,
+            Err(fault) => Err(fault),
+        },
+        None => front.topics().find(TopicId(wanted.topic_id)).await,
+    };
+    let topic = found.map_err(|fault| refused(link, fault))?;
+    front
+        .allow(Action::Delete, Resource::Topic(&topic.name))
+        .map_err(|fault| refused(link, fault))?;
+    let deleted = front.delete_topic(&topic.name).await;
+    deleted.map_err(|fault| refused(link, fault))?;
+    Ok(topic)
+}

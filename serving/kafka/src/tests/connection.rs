@@ -1,0 +1,225 @@
+//! Connections: order, bounds, ends.
+
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use futures::future::join_all;
+use hulse_proto::batch::Compression;
+use kafka_protocol::messages::{
+    ApiKey, FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest,
+};
+use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
+
+use super::world::*;
+
+#[tokio::test(start_paused = true)]
+async fn pipelined_requests_are_answered_and_stored_in_their_order() {
+    // Case OR-03: a topic that is not open yet, batches of nine and of one.
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("t", 1, &[]).await;
+    let mut expected = Vec::new();
+    for round in 0..60_u32 {
+        let count = if round % 2 == 0 { 9 } else { 1 };
+        let values: Vec<Vec<u8>> = (0..count)
+            .map(|n| format!("{round}-{n}").into_bytes())
+            .collect();
+        let records: Vec<(i64, &[u8])> = values.iter().map(|value| (1, &value[..])).collect();
+        let sent = batch(Compression::None, &records);
+        client.send(9, &produce("t", -1, vec![(0, sent)])).await;
+        client.send(9, &MetadataRequest::default()).await;
+        client.send(11, &fetch("t", &[(0, 0)])).await;
+        expected.extend(values);
+        // The answers are looked at late, as they fit the pipe.
+        if round % 3 == 2 {
+            for _ in 0..3 {
+                let response = client.receive::<ProduceRequest>(9).await;
+                assert_eq!(response.responses[0].partition_responses[0].error_code, 0);
+                client.receive::<MetadataRequest>(9).await;
+                client.receive::<FetchRequest>(11).await;
+            }
+        }
+    }
+    let found = values(&client.fetch("t", 0).await);
+    assert_eq!(found, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_requests_and_versions_end_the_connection() {
+    let world = World::new().await;
+    for (key, version) in [
+        (ApiKey::Produce as i16, 2),
+        (ApiKey::Produce as i16, 14),
+        (ApiKey::Fetch as i16, 3),
+        (ApiKey::Fetch as i16, 18),
+        (ApiKey::JoinGroup as i16, 5),
+        (ApiKey::FindCoordinator as i16, 5),
+        (ApiKey::Heartbeat as i16, 0),
+        (ApiKey::DeleteRecords as i16, 1),
+        (ApiKey::SaslHandshake as i16, 1),
+        (ApiKey::ApiVersions as i16, -1),
+        (-1, 0),
+        (999, 0),
+    ] {
+        let mut client = world.connect();
+        let mut frame = BytesMut::new();
+        frame.put_u32(30);
+        frame.put_i16(key);
+        frame.put_i16(version);
+        frame.put_i32(1);
+        frame.put_i16(-1);
+        frame.put_slice(&[0; 20]);
+        client.stream.write_all(&frame).await.unwrap();
+        assert!(
+            client.frame().await.is_none(),
+            "key {key} version {version}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_of_impossible_lengths_end_the_connection_before_their_bytes() {
+    let world = World::new().await;
+    for (length, key) in [
+        (-1, 3),
+        (0, 3),
+        (7, 3),
+        (i32::MAX, 0),
+        ((100 << 20) + 1, 0),
+        ((8 << 20) + 1, 1),
+    ] {
+        let mut client = world.connect();
+        let mut opening = BytesMut::new();
+        opening.put_i32(length);
+        opening.put_i16(key);
+        client.stream.write_all(&opening).await.unwrap();
+        assert!(client.frame().await.is_none(), "{length}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn frame_that_does_not_end_is_given_up_and_its_room_is_free() {
+    let world = World::with(|config| config.ingress_bytes = 1 << 20).await;
+    let request = frame(9, &produce("t", -1, vec![(0, one(1 << 20))]), 1);
+    // From two bytes of a length to all but one.
+    for sent in [2, 5, 100, 300, request.len() - 1] {
+        let mut client = world.connect();
+        let bytes = request[..sent.min(10_000)].to_vec();
+        client.stream.write_all(&bytes).await.unwrap();
+        let began = Instant::now();
+        assert!(client.frame().await.is_none());
+        let waited = began.elapsed();
+        assert!((30..60).contains(&waited.as_secs()), "{sent}: {waited:?}");
+    }
+    let mut client = world.connect();
+    client.look_up("t").await;
+    assert_eq!(client.produce("t", one(1 << 18)).await.error_code, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_connection_is_closed_after_ten_minutes_and_not_before() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    tokio::time::sleep(Duration::from_secs(599)).await;
+    client.look_up("t").await;
+    let began = Instant::now();
+    assert!(client.frame().await.is_none());
+    assert_eq!(began.elapsed().as_secs(), 600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_goes_away_leaves_no_waiting_fetch_behind() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    let idle = world.served.waiting.available_permits();
+    client
+        .send(11, &fetch("t", &[(0, 0)]).with_max_wait_ms(60_000))
+        .await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert!(world.served.waiting.available_permits() < idle);
+    drop(client);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(world.served.waiting.available_permits(), idle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn producers_together_hold_no_more_than_the_ingress_budget() {
+    let world = World::with(|config| config.ingress_bytes = 256 << 10).await;
+    let mut first = world.connect();
+    first.look_up("t").await;
+    first.produce("t", one(1)).await;
+    world.memory.bookie.hold(true);
+    // Each one's first batch waits for the bookie; nothing more is read of the second.
+    let mut senders = Vec::new();
+    for _ in 0..8 {
+        let mut client = world.connect();
+        senders.push(tokio::spawn(async move {
+            for _ in 0..2 {
+                let request = produce("t", -1, vec![(0, one(100 << 10))]);
+                client.send(9, &request).await;
+            }
+            let mut answers = Vec::new();
+            for _ in 0..2 {
+                answers.push(client.receive::<ProduceRequest>(9).await);
+            }
+            answers
+        }));
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let held = world.front.metrics().ingress_bytes().get();
+    assert!((150 << 10..=256 << 10).contains(&held), "{held}");
+    // Who asks for little does not wait behind them.
+    let began = Instant::now();
+    assert_eq!(first.look_up("t").await.error_code, 0);
+    first.fetch("t", 0).await;
+    assert!(began.elapsed().is_zero());
+    world.memory.bookie.hold(false);
+    let mut throttled = 0;
+    for answers in join_all(senders).await {
+        for answer in answers.unwrap() {
+            assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+            throttled += i32::from(answer.throttle_time_ms > 0);
+        }
+    }
+    assert!(throttled > 0, "who waited for room is told so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_broker_answers_what_it_took_and_closes() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    client
+        .send(11, &fetch("t", &[(0, 0)]).with_max_wait_ms(60_000))
+        .await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    world.front.drain().cancel();
+    client.receive::<FetchRequest>(11).await;
+    assert!(client.frame().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_of_a_hundred_thousand_elements_is_refused() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    let indexes: Vec<(i32, i64)> = (0..99_998).map(|index| (index, 0)).collect();
+    let response = client.ask(11, &fetch("nobody", &indexes)).await;
+    assert_eq!(response.responses[0].partitions.len(), 99_998);
+    let mut body = BytesMut::new();
+    body.put_i16(ApiKey::ListOffsets as i16);
+    body.put_i16(1);
+    body.put_i32(1);
+    body.put_i16(-1);
+    body.put_i32(-1);
+    body.put_i32(i32::MAX);
+    let mut frame = BytesMut::new();
+    frame.put_u32(body.len() as u32);
+    frame.put_slice(&body);
+    client.stream.write_all(&frame).await.unwrap();
+    assert!(client.frame().await.is_none());
+    let _ = ListOffsetsRequest::default();
+}

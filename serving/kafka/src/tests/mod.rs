@@ -1,0 +1,11 @@
+//! The listener over a broker in memory, as a client of another hand's messages sees it.
+
+mod about;
+mod connection;
+mod fetching;
+mod offsets;
+mod producing;
+mod sessions;
+mod topics;
+mod versions;
+mod world;

@@ -1,0 +1,352 @@
+//! Topics: found, made, grown, deleted, described.
+
+use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
+use kafka_protocol::messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
+use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
+use kafka_protocol::messages::describe_topic_partitions_response::DescribeTopicPartitionsResponsePartition;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest,
+    DescribeTopicPartitionsRequest, MetadataRequest,
+};
+use uuid::Uuid;
+
+use super::world::*;
+use crate::error_code;
+
+#[tokio::test(start_paused = true)]
+async fn metadata_has_all_topics_none_or_those_asked_for() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    for name in ["a", "acme/shop/b"] {
+        assert_eq!(client.create(name, 2, &[]).await, 0);
+    }
+    for version in 0..=13 {
+        let all = match version {
+            0 => Some(vec![]),
+            _ => None,
+        };
+        let all = MetadataRequest::default().with_topics(all);
+        let response = client.ask(version, &all).await;
+        let mut names: Vec<_> = response
+            .topics
+            .iter()
+            .map(|topic| topic.name.as_ref().unwrap().to_string())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["a", "acme/shop/b"], "version {version}");
+        assert_eq!(response.brokers[0].host.as_str(), "10.1.2.3");
+        let partition = &response.topics[0].partitions[1];
+        assert_eq!(partition.leader_id, response.brokers[0].node_id);
+        if version > 0 {
+            let none = MetadataRequest::default().with_topics(Some(vec![]));
+            let response = client.ask(version, &none).await;
+            assert!(response.topics.is_empty() && !response.brokers.is_empty());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_topic_is_made_only_where_client_and_broker_allow_it() {
+    let closed = World::with(|config| config.auto_create_topics = false).await;
+    assert_eq!(closed.connect().look_up("t").await.error_code, 3);
+    let world = World::with(|config| config.default_partitions = 3).await;
+    let mut client = world.connect();
+    let topic = MetadataRequestTopic::default().with_name(Some(topic_name("t")));
+    let careful = MetadataRequest::default()
+        .with_topics(Some(vec![topic]))
+        .with_allow_auto_topic_creation(false);
+    assert_eq!(client.ask(9, &careful).await.topics[0].error_code, 3);
+    let made = client.look_up("t").await;
+    assert_eq!((made.error_code, made.partitions.len()), (0, 3));
+    let by_id = MetadataRequestTopic::default().with_topic_id(made.topic_id);
+    let by_id = MetadataRequest::default().with_topics(Some(vec![by_id]));
+    let found = &client.ask(12, &by_id).await.topics[0];
+    assert_eq!(found.name, Some(topic_name("t")));
+    let unknown = MetadataRequestTopic::default().with_topic_id(Uuid::from_u128(1));
+    let unknown = MetadataRequest::default().with_topics(Some(vec![unknown]));
+    for version in 10..=13 {
+        let found = &client.ask(version, &unknown).await.topics[0];
+        assert_eq!(found.error_code, error_code::UNKNOWN_TOPIC_ID);
+    }
+    assert_eq!(client.look_up("wrong name").await.error_code, 17);
+}
+
+fn wanted(name: &str, partitions: i32) -> CreatableTopic {
+    CreatableTopic::default()
+        .with_name(topic_name(name))
+        .with_num_partitions(partitions)
+        .with_replication_factor(3)
+}
+
+#[tokio::test(start_paused = true)]
+async fn topics_are_made_in_every_version_and_described_as_they_are() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    for version in 2..=7 {
+        let name = format!("t{version}");
+        let request = CreateTopicsRequest::default()
+            .with_topics(vec![wanted(&name, 4)])
+            .with_validate_only(true);
+        assert_eq!(client.ask(version, &request).await.topics[0].error_code, 0);
+        assert!(
+            client.ask(version, &request).await.topics[0].error_code == 0,
+            "nothing was made"
+        );
+        let request = request.with_validate_only(false);
+        let response = client.ask(version, &request).await;
+        let made = &response.topics[0];
+        assert_eq!(made.error_code, 0);
+        if version >= 5 {
+            assert_eq!((made.num_partitions, made.replication_factor), (4, 1));
+            let configs = made.configs.as_ref().unwrap();
+            assert!(
+                configs
+                    .iter()
+                    .any(|config| config.name.as_str() == "cleanup.policy")
+            );
+        }
+        if version >= 7 {
+            assert_eq!(client.look_up(&name).await.topic_id, made.topic_id);
+        }
+        assert_eq!(client.ask(version, &request).await.topics[0].error_code, 36);
+        let request = request.with_validate_only(true);
+        assert_eq!(client.ask(version, &request).await.topics[0].error_code, 36);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn topics_that_cannot_be_are_refused_with_their_codes() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    for (name, partitions, configs, code) in [
+        ("a b", 1, vec![], error_code::INVALID_TOPIC),
+        ("t", 0, vec![], error_code::INVALID_PARTITIONS),
+        ("t", -2, vec![], error_code::INVALID_PARTITIONS),
+        ("t", 1_000_000, vec![], error_code::INVALID_PARTITIONS),
+        (
+            "t",
+            1,
+            vec![("cleanup.policy", "compact")],
+            error_code::INVALID_CONFIG,
+        ),
+        (
+            "t",
+            1,
+            vec![("no.such.key", "1")],
+            error_code::INVALID_CONFIG,
+        ),
+        (
+            "t",
+            1,
+            vec![("message.timestamp.type", "Never")],
+            error_code::INVALID_CONFIG,
+        ),
+        (
+            "t",
+            -1,
+            vec![("cleanup.policy", "delete"), ("retention.ms", "-1")],
+            0,
+        ),
+    ] {
+        assert_eq!(
+            client.create(name, partitions, &configs).await,
+            code,
+            "{name} {configs:?}"
+        );
+    }
+    let twice = CreateTopicsRequest::default().with_topics(vec![wanted("x", 1), wanted("x", 1)]);
+    let response = client.ask(5, &twice).await;
+    assert!(
+        response
+            .topics
+            .iter()
+            .all(|topic| topic.error_code == error_code::INVALID_REQUEST)
+    );
+    let assigned = |indexes: &[i32]| {
+        let assignments = indexes.iter().map(|index| {
+            CreatableReplicaAssignment::default()
+                .with_partition_index(*index)
+                .with_broker_ids(vec![1.into()])
+        });
+        let topic = wanted("y", -1).with_assignments(assignments.collect());
+        CreateTopicsRequest::default().with_topics(vec![topic])
+    };
+    let gap = client.ask(5, &assigned(&[0, 2])).await;
+    assert_eq!(
+        gap.topics[0].error_code,
+        error_code::INVALID_REPLICA_ASSIGNMENT
+    );
+    let dense = client.ask(5, &assigned(&[1, 0])).await;
+    assert_eq!(
+        (dense.topics[0].error_code, dense.topics[0].num_partitions),
+        (0, 2)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_topic_is_gone_and_made_again_is_another() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    for version in 1..=6 {
+        let first = client.look_up("t").await;
+        client.produce("t", one(5)).await;
+        let request = match version {
+            6 => DeleteTopicsRequest::default().with_topics(vec![
+                DeleteTopicState::default().with_name(Some(topic_name("t"))),
+            ]),
+            _ => DeleteTopicsRequest::default().with_topic_names(vec![topic_name("t")]),
+        };
+        let response = client.ask(version, &request).await;
+        assert_eq!(response.responses[0].error_code, 0, "version {version}");
+        assert_eq!(
+            client.ask(version, &request).await.responses[0].error_code,
+            3
+        );
+        assert_eq!(client.fetch("t", 0).await.error_code, 3);
+        let second = client.look_up("t").await;
+        assert_ne!(first.topic_id, second.topic_id);
+        assert_eq!(client.fetch("t", 0).await.high_watermark, 0);
+        let gone = DeleteTopicsRequest::default().with_topics(vec![
+            DeleteTopicState::default().with_topic_id(first.topic_id),
+        ]);
+        let response = client.ask(6, &gone).await;
+        assert_eq!(
+            response.responses[0].error_code,
+            error_code::UNKNOWN_TOPIC_ID
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn topics_grow_and_never_shrink() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("t", 2, &[]).await;
+    let to = |count| {
+        let topic = CreatePartitionsTopic::default()
+            .with_name(topic_name("t"))
+            .with_count(count)
+            .with_assignments(None);
+        CreatePartitionsRequest::default().with_topics(vec![topic])
+    };
+    for version in 0..=3 {
+        let count = 3 + i32::from(version);
+        let checked = client
+            .ask(version, &to(count).with_validate_only(true))
+            .await;
+        assert_eq!(checked.results[0].error_code, 0);
+        let response = client.ask(version, &to(count)).await;
+        assert_eq!(response.results[0].error_code, 0);
+        assert_eq!(client.look_up("t").await.partitions.len() as i32, count);
+        for wrong in [count, 1, -1, 1 << 30] {
+            let response = client.ask(version, &to(wrong)).await;
+            assert_eq!(
+                response.results[0].error_code,
+                error_code::INVALID_PARTITIONS
+            );
+        }
+    }
+    let request = produce("t", -1, vec![(5, one(1))]);
+    let response = client.ask(9, &request).await;
+    assert_eq!(response.responses[0].partition_responses[0].error_code, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn configs_tell_what_holds() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client
+        .create("t", 1, &[("message.timestamp.type", "LogAppendTime")])
+        .await;
+    let resource = |kind, name: &str| {
+        DescribeConfigsResource::default()
+            .with_resource_type(kind)
+            .with_resource_name(str(name))
+            .with_configuration_keys(None)
+    };
+    for version in 1..=4 {
+        let request = DescribeConfigsRequest::default()
+            .with_include_synonyms(true)
+            .with_include_documentation(version >= 3)
+            .with_resources(vec![
+                resource(2, "t"),
+                resource(4, "1"),
+                resource(2, "nobody"),
+                resource(4, "2"),
+                resource(8, "x"),
+            ]);
+        let response = client.ask(version, &request).await;
+        let codes: Vec<i16> = response.results.iter().map(|one| one.error_code).collect();
+        assert_eq!(codes, [0, 0, 3, 42, 42]);
+        let value = |at: usize, name: &str| {
+            let configs = &response.results[at].configs;
+            let config = configs.iter().find(|config| config.name.as_str() == name);
+            config.map(|config| {
+                (
+                    config.value.as_ref().unwrap().to_string(),
+                    config.config_source,
+                )
+            })
+        };
+        assert_eq!(
+            value(0, "message.timestamp.type"),
+            Some(("LogAppendTime".to_owned(), 1))
+        );
+        assert_eq!(value(0, "min.insync.replicas"), Some(("1".to_owned(), 5)));
+        assert_eq!(value(1, "num.partitions"), Some(("1".to_owned(), 4)));
+    }
+    let keys = Some(vec![str("max.message.bytes"), str("unknown")]);
+    let request = DescribeConfigsRequest::default()
+        .with_resources(vec![resource(2, "t").with_configuration_keys(keys)]);
+    assert_eq!(client.ask(4, &request).await.results[0].configs.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_are_described_in_pages() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("a", 3, &[]).await;
+    client.create("b", 4, &[]).await;
+    let topics =
+        ["b", "a", "nobody"].map(|name| TopicRequest::default().with_name(topic_name(name)));
+    let mut request = DescribeTopicPartitionsRequest::default()
+        .with_topics(topics.to_vec())
+        .with_response_partition_limit(2);
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        let response = client.ask(0, &request).await;
+        for topic in &response.topics {
+            let name = topic.name.as_ref().unwrap().to_string();
+            if topic.error_code != 0 {
+                seen.push((name, i32::from(topic.error_code)));
+                continue;
+            }
+            let lists = |one: &DescribeTopicPartitionsResponsePartition| {
+                one.eligible_leader_replicas.is_some() && one.last_known_elr.is_some()
+            };
+            assert!(topic.partitions.iter().all(lists), "Java takes no null");
+            seen.extend(
+                topic
+                    .partitions
+                    .iter()
+                    .map(|one| (name.clone(), one.partition_index)),
+            );
+        }
+        let Some(next) = response.next_cursor else {
+            break;
+        };
+        request.cursor = Some(
+            Cursor::default()
+                .with_topic_name(next.topic_name)
+                .with_partition_index(next.partition_index),
+        );
+    }
+    let names: Vec<_> = seen
+        .iter()
+        .map(|(name, index)| format!("{name}{index}"))
+        .collect();
+    assert_eq!(names, ["a0", "a1", "a2", "b0", "b1", "b2", "b3", "nobody3"]);
+}

@@ -1,0 +1,187 @@
+//! The fields of each served request, as the walk needs them: by their size, not by their meaning.
+
+use super::schema::{Field, Kind, Schema, Tag, always, between, since};
+
+const BOOL: Kind = Kind::Fixed(1);
+const I8: Kind = Kind::Fixed(1);
+const I16: Kind = Kind::Fixed(2);
+const I32: Kind = Kind::Fixed(4);
+const I64: Kind = Kind::Fixed(8);
+const UUID: Kind = Kind::Fixed(16);
+
+const fn fields(fields: &'static [Field]) -> Schema {
+    Schema { fields, tags: &[] }
+}
+
+pub(super) static API_VERSIONS: Schema = fields(&[since(3, Kind::Text), since(3, Kind::Text)]);
+
+pub(super) static METADATA: Schema = fields(&[
+    always(Kind::Array(&Kind::Struct(&METADATA_TOPIC))),
+    since(4, BOOL),
+    between(8, 10, BOOL),
+    since(8, BOOL),
+]);
+static METADATA_TOPIC: Schema = fields(&[since(10, UUID), always(Kind::Text)]);
+
+pub(super) static PRODUCE: Schema = fields(&[
+    always(Kind::Text),
+    always(I16),
+    always(I32),
+    always(Kind::Array(&Kind::Struct(&PRODUCE_TOPIC))),
+]);
+static PRODUCE_TOPIC: Schema = fields(&[
+    between(0, 12, Kind::Text),
+    since(13, UUID),
+    always(Kind::Array(&Kind::Struct(&PRODUCE_PARTITION))),
+]);
+static PRODUCE_PARTITION: Schema = fields(&[always(I32), always(Kind::Bytes)]);
+
+pub(super) static FETCH: Schema = Schema {
+    fields: &[
+        between(0, 14, I32),
+        always(I32),
+        always(I32),
+        always(I32),
+        always(I8),
+        since(7, I32),
+        since(7, I32),
+        always(Kind::Array(&Kind::Struct(&FETCH_TOPIC))),
+        since(7, Kind::Array(&Kind::Struct(&FORGOTTEN_TOPIC))),
+        since(11, Kind::Text),
+    ],
+    tags: &[
+        Tag {
+            tag: 0,
+            from: 12,
+            kind: Kind::Text,
+        },
+        Tag {
+            tag: 1,
+            from: 15,
+            kind: Kind::Struct(&REPLICA_STATE),
+        },
+    ],
+};
+static REPLICA_STATE: Schema = fields(&[always(I32), always(I64)]);
+static FETCH_TOPIC: Schema = fields(&[
+    between(0, 12, Kind::Text),
+    since(13, UUID),
+    always(Kind::Array(&Kind::Struct(&FETCH_PARTITION))),
+]);
+static FETCH_PARTITION: Schema = Schema {
+    fields: &[
+        always(I32),
+        since(9, I32),
+        always(I64),
+        since(12, I32),
+        since(5, I64),
+        always(I32),
+    ],
+    tags: &[
+        Tag {
+            tag: 0,
+            from: 17,
+            kind: UUID,
+        },
+        Tag {
+            tag: 1,
+            from: 18,
+            kind: I64,
+        },
+    ],
+};
+static FORGOTTEN_TOPIC: Schema = fields(&[
+    between(7, 12, Kind::Text),
+    since(13, UUID),
+    since(7, Kind::Array(&I32)),
+]);
+
+pub(super) static LIST_OFFSETS: Schema = fields(&[
+    always(I32),
+    since(2, I8),
+    always(Kind::Array(&Kind::Struct(&LIST_OFFSETS_TOPIC))),
+    since(10, I32),
+]);
+static LIST_OFFSETS_TOPIC: Schema = fields(&[
+    always(Kind::Text),
+    always(Kind::Array(&Kind::Struct(&LIST_OFFSETS_PARTITION))),
+]);
+static LIST_OFFSETS_PARTITION: Schema = fields(&[always(I32), since(4, I32), always(I64)]);
+
+pub(super) static LEADER_EPOCH: Schema = fields(&[
+    since(3, I32),
+    always(Kind::Array(&Kind::Struct(&LEADER_EPOCH_TOPIC))),
+]);
+static LEADER_EPOCH_TOPIC: Schema = fields(&[
+    always(Kind::Text),
+    always(Kind::Array(&Kind::Struct(&LEADER_EPOCH_PARTITION))),
+]);
+static LEADER_EPOCH_PARTITION: Schema = fields(&[always(I32), always(I32), always(I32)]);
+
+pub(super) static FIND_COORDINATOR: Schema = fields(&[
+    between(0, 3, Kind::Text),
+    since(1, I8),
+    since(4, Kind::Array(&Kind::Text)),
+]);
+
+pub(super) static INIT_PRODUCER_ID: Schema = fields(&[
+    always(Kind::Text),
+    always(I32),
+    since(3, I64),
+    since(3, I16),
+]);
+
+pub(super) static CREATE_TOPICS: Schema = fields(&[
+    always(Kind::Array(&Kind::Struct(&NEW_TOPIC))),
+    always(I32),
+    always(BOOL),
+]);
+static NEW_TOPIC: Schema = fields(&[
+    always(Kind::Text),
+    always(I32),
+    always(I16),
+    always(Kind::Array(&Kind::Struct(&NEW_TOPIC_ASSIGNMENT))),
+    always(Kind::Array(&Kind::Struct(&NEW_TOPIC_CONFIG))),
+]);
+static NEW_TOPIC_ASSIGNMENT: Schema = fields(&[always(I32), always(Kind::Array(&I32))]);
+static NEW_TOPIC_CONFIG: Schema = fields(&[always(Kind::Text), always(Kind::Text)]);
+
+pub(super) static DELETE_TOPICS: Schema = fields(&[
+    since(6, Kind::Array(&Kind::Struct(&DELETED_TOPIC))),
+    between(0, 5, Kind::Array(&Kind::Text)),
+    always(I32),
+]);
+static DELETED_TOPIC: Schema = fields(&[always(Kind::Text), always(UUID)]);
+
+pub(super) static CREATE_PARTITIONS: Schema = fields(&[
+    always(Kind::Array(&Kind::Struct(&GROWN_TOPIC))),
+    always(I32),
+    always(BOOL),
+]);
+static GROWN_TOPIC: Schema = fields(&[
+    always(Kind::Text),
+    always(I32),
+    always(Kind::Array(&Kind::Struct(&GROWN_ASSIGNMENT))),
+]);
+static GROWN_ASSIGNMENT: Schema = fields(&[always(Kind::Array(&I32))]);
+
+pub(super) static DESCRIBE_CONFIGS: Schema = fields(&[
+    always(Kind::Array(&Kind::Struct(&CONFIG_RESOURCE))),
+    always(BOOL),
+    since(3, BOOL),
+]);
+static CONFIG_RESOURCE: Schema = fields(&[
+    always(I8),
+    always(Kind::Text),
+    always(Kind::Array(&Kind::Text)),
+]);
+
+pub(super) static DESCRIBE_CLUSTER: Schema = fields(&[always(BOOL), since(1, I8), since(2, BOOL)]);
+
+pub(super) static DESCRIBE_TOPIC_PARTITIONS: Schema = fields(&[
+    always(Kind::Array(&Kind::Struct(&DESCRIBED_TOPIC))),
+    always(I32),
+    always(Kind::Optional(&DESCRIBED_CURSOR)),
+]);
+static DESCRIBED_TOPIC: Schema = fields(&[always(Kind::Text)]);
+static DESCRIBED_CURSOR: Schema = fields(&[always(Kind::Text), always(I32)]);
