@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use hulse_proto::error::Fault;
 use hulse_proto::id::CellId;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
@@ -81,9 +82,9 @@ impl KafkaListener {
 /// What connections share. Waits for the broker's number, without which nothing can be answered.
 pub(crate) async fn served(config: &ListenerConfig, front: &Arc<Front>) -> Served {
     let mut told = false;
-    let node_id = loop {
-        match front.node_id().await {
-            Ok(node_id) => break node_id,
+    let (node_id, cell) = loop {
+        match identity(front).await {
+            Ok(identity) => break identity,
             Err(fault) => {
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!(%fault, "the Kafka wire waits for the broker's number");
@@ -92,7 +93,6 @@ pub(crate) async fn served(config: &ListenerConfig, front: &Arc<Front>) -> Serve
             }
         }
     };
-    let cell = front.cell_id().await.ok().flatten();
     let mut rng = ChaCha12Rng::from_seed(config.seed);
     Served {
         front: front.clone(),
@@ -110,6 +110,11 @@ impl WireListener for KafkaListener {
     fn serve(self: Box<Self>, front: Arc<Front>) -> BoxFuture<'static, ()> {
         self.run(front).boxed()
     }
+}
+
+/// The broker's number and the cell.
+async fn identity(front: &Front) -> Result<(i32, Option<CellId>), Fault> {
+    Ok((front.node_id().await?, front.cell_id().await?))
 }
 
 /// The cell's identity as text.
