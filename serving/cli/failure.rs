@@ -259,7 +259,7 @@ fn next_of(reason: Reason) -> &'static str {
         }
         Reason::TopicDeleting => "wait until it is gone; hulse topics list",
         Reason::StorageFull => {
-            "delete topics or enlarge the disk (df -h DIR); records are taken again by themselves"
+            "enlarge the disk (df -h DIR); records are taken again by themselves. Deleting topics gives no room back yet"
         }
         Reason::NotEnoughBookies | Reason::StorageUnavailable => {
             "look at the server's log and /readyz"

@@ -26,6 +26,7 @@ mod log;
 mod metrics;
 mod owner;
 mod partition;
+mod removal;
 mod serve;
 pub mod state;
 mod storage_fault;

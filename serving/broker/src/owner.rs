@@ -1,11 +1,12 @@
-//! Which partitions are open on this broker. Opening is single-flight and survives the request that asked for it.
+//! Which partitions are open on this broker. Opening is single-flight and survives the request that asked for it. What becomes of
+//! the data of deleted ones: `removal`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bookie_client::LedgerClient;
-use bookie_metadata::{MetadataStore, Op, Txn, list_all};
+use bookie_metadata::MetadataStore;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{EntryId, LedgerId, PartitionId};
 use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
@@ -14,11 +15,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::config::BrokerConfig;
-use crate::keys::{chain_prefix, partition_key};
 use crate::log::{Chain, TailBudget};
-use crate::partition::{
-    Collaborators, PartitionHandle, PartitionPolicy, spawn, take_over, win_epoch,
-};
+use crate::partition::{Collaborators, PartitionHandle, PartitionPolicy, spawn, take_over};
 use crate::storage_fault;
 
 /// A failed opening is answered from memory for this long, so that clients' retries do not become a storm of take-overs.
@@ -165,6 +163,11 @@ impl Partitions {
         }
     }
 
+    /// Forgets a partition of which nothing is left.
+    pub(crate) fn forget(&self, partition: PartitionId) {
+        self.lock().forget(partition);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Slots> {
         self.slots
             .lock()
@@ -305,109 +308,6 @@ impl Partitions {
             "broker is going down; retry at another one",
         );
         futures::future::join_all(open.iter().map(|handle| handle.stop(why.clone()))).await;
-    }
-
-    /// Removes a partition's ledgers, chains and key. Idempotent; goes on where an earlier try stopped.
-    ///
-    /// # Errors
-    /// A retryable fault; what was removed stays removed.
-    pub async fn delete_data(&self, partition: PartitionId) -> Result<(), Fault> {
-        let gone = Fault::new(Reason::TopicDeleting, "the topic is being deleted");
-        self.close(partition, gone).await;
-        let metadata = &*self.with.metadata;
-        self.end_guards(partition).await?;
-        for kind in [LedgerKind::Log, LedgerKind::State] {
-            let chain = Chain::load(metadata, partition, kind)
-                .await
-                .map_err(|error| storage_fault::chain(&error))?;
-            for link in chain.links() {
-                self.delete_ledger(LedgerId(link.ledger)).await?;
-            }
-            let items = list_all(metadata, &chain_prefix(partition, kind)).await;
-            for item in items.map_err(|error| storage_fault::metadata(&error))? {
-                self.delete_key(item.key).await?;
-            }
-        }
-        self.delete_key(partition_key(partition)).await?;
-        self.lock().forget(partition);
-        Ok(())
-    }
-
-    /// Moves the owner's key on, so that no transaction of an earlier owner can land any more: one that was sent and never
-    /// answered finds its other keys absent again once they are deleted, and would bring a deleted ledger back.
-    async fn end_guards(&self, partition: PartitionId) -> Result<(), Fault> {
-        let key = partition_key(partition);
-        let found = self.with.metadata.get(&key).await;
-        if found
-            .map_err(|error| storage_fault::metadata(&error))?
-            .is_some()
-        {
-            win_epoch(&self.with, partition).await?;
-        }
-        Ok(())
-    }
-
-    async fn delete_ledger(&self, ledger: LedgerId) -> Result<(), Fault> {
-        let client = &self.with.client;
-        let state = client
-            .describe(ledger)
-            .await
-            .map_err(|error| storage_fault::metadata(&error))?;
-        match state.map(|(metadata, _)| metadata.state) {
-            None => return Ok(()),
-            Some(LedgerState::Open | LedgerState::InRecovery) => {
-                let recovered = client.recover(ledger, Txn::default()).await;
-                if let Err(error) = recovered {
-                    // Nobody will read it again, so a damaged one is sealed at what is found.
-                    tracing::debug!(%ledger, %error, "ledger of a deleted topic is sealed with a loss");
-                    let sealed = client.accept_loss(ledger, None).await;
-                    sealed.map_err(|error| storage_fault::recover(ledger, &error))?;
-                }
-            }
-            Some(LedgerState::Closed | LedgerState::Deleting) => {}
-        }
-        client
-            .delete(ledger, Txn::default())
-            .await
-            .map_err(|error| storage_fault::delete(&error))
-    }
-
-    async fn delete_key(&self, key: String) -> Result<(), Fault> {
-        let txn = Txn {
-            compares: vec![],
-            ops: vec![Op::Delete { key }],
-        };
-        self.with
-            .metadata
-            .txn(txn)
-            .await
-            .map(|_| ())
-            .map_err(|error| storage_fault::metadata(&error))
-    }
-
-    /// Finishes deletions that a crash cut short between a ledger's mark and its end. Run once after start.
-    ///
-    /// # Errors
-    /// The first fault; the rest is left for the next start.
-    pub async fn sweep_deleting(&self) -> Result<usize, Fault> {
-        let items = list_all(&*self.with.metadata, "ledger/")
-            .await
-            .map_err(|error| storage_fault::metadata(&error))?;
-        let mut swept = 0;
-        for item in items {
-            let deleting = LedgerMetadata::decode(&item.value)
-                .is_ok_and(|found| found.state == LedgerState::Deleting);
-            let number = item
-                .key
-                .rsplit('/')
-                .next()
-                .and_then(|number| number.parse().ok());
-            if let (true, Some(number)) = (deleting, number) {
-                self.delete_ledger(LedgerId(number)).await?;
-                swept += 1;
-            }
-        }
-        Ok(swept)
     }
 
     /// The operator's word (storage.md R14): a ledger that cannot be recovered is sealed at `up_to`, or at what is found, and the

@@ -283,6 +283,9 @@ impl Producer {
     fn refused(&self, fault: &Fault) -> End {
         let world = &self.cluster.world;
         trace!(world.trace, "producer {}: {fault}", self.manner.number);
+        if fault.reason == Reason::StorageFull {
+            world.counts.add("sessions told that storage is full");
+        }
         let fatal = matches!(
             fault.reason,
             Reason::SequenceOverlap

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::keys::partition_key;
     use crate::log::TailBudget;
-    use crate::partition::takeover::win_epoch;
+    use crate::partition::takeover::{PartitionPolicy, go_on, win_epoch};
 
     async fn owner() -> (Collaborators, StateWriter) {
         let cell = CellId(Uuid::from_u128(1));
@@ -323,5 +323,37 @@ mod tests {
             lost(writer.next_ledger(&with).await),
             "closing compares it too"
         );
+    }
+
+    /// storage.md P5: what a newer owner dropped is no damage, and no reason to ask an operator for anything.
+    #[tokio::test(start_paused = true)]
+    async fn take_over_that_finds_a_ledger_dropped_by_a_newer_owner_says_that_the_partition_moved()
+    {
+        let (with, mut writer) = owner().await;
+        assert!(writer.next_ledger(&with).await.is_ok());
+        let gone = writer
+            .chain
+            .links()
+            .next()
+            .map(|link| LedgerId(link.ledger));
+        let gone = Txn {
+            compares: vec![],
+            ops: vec![Op::Delete {
+                key: ledger_key(gone.unwrap()),
+            }],
+        };
+        with.metadata.txn(gone).await.unwrap();
+        let won = win_epoch(&with, writer.partition).await.unwrap();
+        let still_ours = go_on(
+            &with,
+            writer.partition,
+            PartitionPolicy::default(),
+            won.clone(),
+        )
+        .await;
+        assert_ne!(still_ours.err().unwrap().reason, Reason::PartitionMoved);
+        win_epoch(&with, writer.partition).await.unwrap();
+        let overtaken = go_on(&with, writer.partition, PartitionPolicy::default(), won).await;
+        assert_eq!(overtaken.err().unwrap().reason, Reason::PartitionMoved);
     }
 }

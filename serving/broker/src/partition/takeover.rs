@@ -19,6 +19,7 @@ use prost::Message;
 use uuid::Uuid;
 
 use super::core::CoreConfig;
+use super::ownership;
 use super::snapshots::StateWriter;
 use crate::keys::partition_key;
 use crate::log::{Chain, LedgerSpan, LogReader, LogView, TailBudget};
@@ -79,9 +80,34 @@ pub(crate) async fn take_over(
     partition: PartitionId,
     policy: PartitionPolicy,
 ) -> Result<Taken, Fault> {
-    let (record, version) = win_epoch(with, partition).await?;
-    let epoch = OwnerEpoch(record.owner_epoch);
+    let won = win_epoch(with, partition).await?;
+    go_on(with, partition, policy, won).await
+}
+
+/// All that follows a won epoch. When another broker wins a newer one meanwhile, what is missing here was not lost: the new owner
+/// drops what it needs no more (storage.md P5).
+pub(super) async fn go_on(
+    with: &Collaborators,
+    partition: PartitionId,
+    policy: PartitionPolicy,
+    (record, version): (Partition, Revision),
+) -> Result<Taken, Fault> {
     let guard = Compare::Version(partition_key(partition), version);
+    match load(with, partition, policy, &record, guard.clone()).await {
+        Err(fault) => Err(ownership::lost(with, &guard).await.unwrap_or(fault)),
+        taken => taken,
+    }
+}
+
+/// P2 to P4: both chains closed, the newest snapshot, and the log after it.
+async fn load(
+    with: &Collaborators,
+    partition: PartitionId,
+    policy: PartitionPolicy,
+    record: &Partition,
+    guard: Compare,
+) -> Result<Taken, Fault> {
+    let epoch = OwnerEpoch(record.owner_epoch);
     let log_chain = load_chain(with, partition, LedgerKind::Log).await?;
     let state_chain = load_chain(with, partition, LedgerKind::State).await?;
     let state_ledgers = recover_all(with, &state_chain, &guard).await?;

@@ -1,4 +1,4 @@
-//! What happens to a bookie's disk besides crashes: full, bits flipped, files lost, the whole disk an older copy of itself.
+//! What happens to a bookie's disk besides crashes: full, stalled, bits flipped, files lost, the whole disk an older copy of itself.
 //!
 //! Only what a later durable group proves to have been durable is flipped or taken away: damage in the very last group, before its
 //! mark, is the window that the fault model leaves open (storage.md 4.3, and the fault model in bookie/README.md). So is a copy that
@@ -6,12 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bookie_node::disk::{Disk, DiskFile, MemoryDisk, Survival};
 use bookie_node::log::format::{FileHeader, GroupHeader, file_number};
 use bookie_node::log::{BLOCK_BYTES, LogPosition};
 use rand::Rng;
 use rand::seq::IndexedRandom;
+use tokio::time::Instant;
 
 use super::sim_bookie::{PowerLoss, SimBookie, State};
 use crate::trace;
@@ -57,6 +59,15 @@ impl SimBookie {
     /// Its disk is as large as it likes.
     pub fn free_disk(&self) {
         self.disk.set_capacity(None);
+    }
+
+    /// Its disk does nothing for a while; then it goes on as if nothing had been.
+    pub fn stall_disk(&self, time: Duration) {
+        trace!(
+            self.setup.trace,
+            "{}: the disk stalls for {time:?}", self.name
+        );
+        self.state().stalled_until = Some(Instant::now() + time);
     }
 
     /// Flips one bit in what is known to be durable: in the header of a file or a group, in a record, or in the last proved group.

@@ -87,6 +87,8 @@ pub(super) struct State {
     pub(super) doom: Option<u32>,
     /// When something is stored.
     pub(super) sync: SyncMode,
+    /// Until then its disk does nothing.
+    pub(super) stalled_until: Option<Instant>,
 }
 
 /// The bookie.
@@ -116,6 +118,7 @@ impl SimBookie {
                 scars: Scars::default(),
                 doom: None,
                 sync: SyncMode::Always,
+                stalled_until: None,
             }),
             name,
             setup,
@@ -339,7 +342,10 @@ impl SimBookie {
 
     /// A wait for the disk.
     pub(super) fn disk_delay(&self) -> Duration {
-        Duration::from_millis(self.state().rng.random_range(0..=DISK_DELAY_MS))
+        let mut state = self.state();
+        let delay = Duration::from_millis(state.rng.random_range(0..=DISK_DELAY_MS));
+        let stalled = state.stalled_until.take_if(|until| *until > Instant::now());
+        stalled.map_or(delay, |until| until - Instant::now())
     }
 
     /// Looks at what it holds, past the network.

@@ -54,11 +54,29 @@ const ALL: [Kind; 24] = [
     Kind::Unknown,
 ];
 
+/// Kinds that came later, each in this share of the runs. They are drawn from a stream of their own, so that kept seeds have all
+/// else as they ever had it.
+const LATER: [Kind; 2] = [
+    Kind::Trouble(Trouble::AllFull),
+    Kind::Trouble(Trouble::StalledDisk),
+];
+const LATER_SHARE: f64 = 0.2;
+
 /// The kinds of one run.
 pub(super) struct Swarm(Vec<Kind>);
 
 impl Swarm {
     pub(super) fn draw(rng: &mut ChaCha12Rng) -> Self {
+        let mut own = rng.clone();
+        own.set_stream(rng.get_stream() + 1);
+        let mut swarm = Self::draw_first(rng);
+        swarm
+            .0
+            .extend(LATER.into_iter().filter(|_| own.random_bool(LATER_SHARE)));
+        swarm
+    }
+
+    fn draw_first(rng: &mut ChaCha12Rng) -> Self {
         if rng.random_bool(0.3) {
             let mut kinds = ALL.to_vec();
             kinds.shuffle(rng);

@@ -30,6 +30,10 @@ pub(super) enum Trouble {
     SyncFailure,
     /// A disk fills, and later gets room.
     FullDisk,
+    /// All disks fill at once, so that no ack quorum takes records.
+    AllFull,
+    /// A disk does nothing for a while, longer than adds wait for it (E3).
+    StalledDisk,
     /// A synced bit flips.
     Flip,
     /// A synced log file is gone.
@@ -67,6 +71,16 @@ impl Chaos {
             Trouble::BookieDoom => bookie.doom(rng.random_range(0..40)),
             Trouble::SyncFailure => bookie.disk().fail_syncs(1),
             Trouble::FullDisk => fill(world, bookie, rng.random_range(0..200_000), time),
+            Trouble::AllFull => {
+                let room = rng.random_range(0..20_000);
+                for bookie in &world.bookies {
+                    fill(world, bookie.clone(), room, time);
+                }
+            }
+            Trouble::StalledDisk => {
+                world.counts.add("disks stalled");
+                bookie.stall_disk(time);
+            }
             Trouble::Flip | Trouble::LostFile | Trouble::OldCopy => self.scar(world, trouble),
             Trouble::ClockStep => world.clock.step(rng.random_range(-90_000..90_000)),
             Trouble::Silence => silence(world, time),
