@@ -246,6 +246,7 @@ fn from_variable(name: &str, text: &str, faults: &mut Vec<ConfigFault>) -> Optio
     if !name.starts_with(PREFIX)
         || TEST_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || OTHER_VARIABLES.contains(&name)
+        || is_service_link(name, text)
     {
         return None;
     }
@@ -261,6 +262,32 @@ fn from_variable(name: &str, text: &str, faults: &mut Vec<ConfigFault>) -> Optio
         return None;
     };
     Some(single(place, key.path, key.kind.value(text)))
+}
+
+/// True for what Kubernetes puts into every pod beside a Service whose name begins with "hulse": `HULSE_SERVICE_HOST`, `HULSE_PORT`,
+/// `HULSE_PORT_7400_TCP_ADDR` and the like. A key's variable has two underscores between its parts, and none of these does.
+fn is_service_link(name: &str, text: &str) -> bool {
+    const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
+    let is_url = || {
+        PROTOCOLS
+            .iter()
+            .any(|one| text.starts_with(&format!("{one}://")))
+    };
+    let is_port = |rest: &str| {
+        let mut words = rest.split('_');
+        let number = words.next().is_some_and(|word| word.parse::<u16>().is_ok());
+        number
+            && words
+                .next()
+                .is_some_and(|word| PROTOCOLS.contains(&word.to_lowercase().as_str()))
+    };
+    !name.contains("__")
+        && (name.ends_with("_SERVICE_HOST")
+            || name.contains("_SERVICE_PORT")
+            || (name.ends_with("_PORT") && is_url())
+            || name
+                .split_once("_PORT_")
+                .is_some_and(|(_, rest)| is_port(rest)))
 }
 
 /// Takes a configuration apart from what serde had no place for.

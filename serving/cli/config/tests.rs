@@ -251,6 +251,29 @@ fn variables_of_tests_and_globals_are_no_keys() {
 }
 
 #[test]
+fn variables_that_kubernetes_makes_of_a_service_are_no_keys() {
+    for (name, text) in [
+        ("HULSE_SERVICE_HOST", "10.0.0.1"),
+        ("HULSE_SERVICE_PORT", "7400"),
+        ("HULSE_SERVICE_PORT_GRPC", "7400"),
+        ("HULSE_PORT", "tcp://10.0.0.1:7400"),
+        ("HULSE_PORT_7400_TCP", "tcp://10.0.0.1:7400"),
+        ("HULSE_SERVER_PORT_7400_TCP_ADDR", "10.0.0.1"),
+    ] {
+        let loaded = from_variable(name, text).unwrap();
+        assert_eq!(loaded.config, Config::default());
+    }
+    // What a person may have meant as a key is still refused.
+    for (name, text) in [
+        ("HULSE_PORT", "7400"),
+        ("HULSE_GRPC_PORT", "7400"),
+        ("HULSE_PORT_NAME", "x"),
+    ] {
+        assert!(from_variable(name, text).is_err(), "{name}");
+    }
+}
+
+#[test]
 fn reference_in_the_tree_is_the_one_that_is_printed() {
     let text = include_str!("../config.md");
     let printed = text

@@ -16,6 +16,9 @@ use crate::ledger::AddVerdict;
 use crate::log::DiskIdentity;
 use crate::log::record::entry_record_bytes;
 
+/// Why a bookie takes no records when its disk is full.
+const NO_ROOM: &str = "the disk has no room for another log file of bookie.log_file_size";
+
 /// A request that waits for metadata's word on its ledger.
 pub(super) enum Queued {
     Add {
@@ -96,7 +99,7 @@ impl NodeCore {
     pub fn read_only(&self) -> Option<&str> {
         match (&self.read_only, self.room.full) {
             (Some(why), _) => Some(why),
-            (None, true) => Some("the disk is full"),
+            (None, true) => Some(NO_ROOM),
             (None, false) => None,
         }
     }
@@ -345,7 +348,7 @@ impl NodeCore {
         if needed > self.room.current.max(self.room.spare) {
             return Err(match self.room.full {
                 true => BookieError::ReadOnly {
-                    why: "the disk is full".to_owned(),
+                    why: NO_ROOM.to_owned(),
                 },
                 false => self.busy(),
             });

@@ -330,6 +330,11 @@ fn first_file(
         match create(setup, recovered.next_file, bytes, None) {
             Err(error) if error.kind == DiskErrorKind::Full && bytes > FILE_BYTES_MIN => {
                 bytes = (bytes / 4).max(FILE_BYTES_MIN);
+                tracing::warn!(
+                    wanted = setup.file_bytes,
+                    tried = bytes,
+                    "a log file of bookie.log_file_size does not fit on the disk: no records are taken; make room, or set it lower"
+                );
             }
             Ok(file) => return Ok((file, bytes < setup.file_bytes)),
             Err(error) => return Err(error),
