@@ -140,7 +140,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "bookie.log_file_size",
         Kind::Size(1 << 20, 2 << 30),
-        "size of one file of the log; disk space comes back in such pieces",
+        "size of one file of the log; the disk is taken in such pieces",
     ),
     key(
         "bookie.queue_size",
