@@ -23,6 +23,7 @@ use hulse_proto::time::TimestampMs;
 
 use super::accepted::{Accepted, batch_summary};
 use super::handle::Produced;
+use super::owed::Owed;
 use super::refusing::not_applied;
 use crate::log::LogEntry;
 use crate::state::{MetaRecord, MetaState, PartitionState, Producers, Verdict};
@@ -91,7 +92,7 @@ pub(super) enum Ledger {
 
 #[derive(Debug)]
 pub(super) struct InFlight<T> {
-    entry: LogEntry,
+    pub(super) entry: LogEntry,
     pub(super) tickets: Vec<(Offset, T)>,
 }
 
@@ -103,6 +104,8 @@ pub(crate) struct PartitionCore<M, T> {
     pub(super) state: PartitionState<M>,
     /// Producers as of the last accepted batch.
     pub(super) accepted: Producers,
+    /// What was refused of producers that `accepted` does not know.
+    pub(super) owed: Owed,
     pub(super) next_offset: Offset,
     pub(super) sent_end: Offset,
     pub(super) last_append_time: TimestampMs,
@@ -144,6 +147,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         Self {
             config,
             accepted: state.log.producers.clone(),
+            owed: Owed::default(),
             last_append_time: state.log.append_time,
             running_max: state.log.running_max_timestamp,
             state,
@@ -204,7 +208,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             let fault = not_applied(fault);
             return self.refuse(ticket, fault);
         }
-        match self.accepted.judge(&header) {
+        match self.judge(&header) {
             Verdict::Duplicate(stored) if stored.base < self.state.log.end => {
                 // What was accepted does not know when it was appended.
                 let append_time = match self.state.log.producers.judge(&header) {
@@ -226,7 +230,21 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             }
             Verdict::Append if self.full.is_none() => self.accept(header, batch, ticket, now),
             Verdict::Refuse(fault) if self.full.is_none() => self.refuse(ticket, fault),
+            Verdict::Append => {
+                self.owed.refused(&batch_summary(&header));
+                self.refuse_full(ticket);
+            }
             _ => self.refuse_full(ticket),
+        }
+    }
+
+    fn judge(&self, header: &BatchHeader) -> Verdict {
+        match self.accepted.get(header.producer_id) {
+            Some(_) => self.accepted.judge(header),
+            None => self
+                .owed
+                .judge(header)
+                .map_or(Verdict::Append, Verdict::Refuse),
         }
     }
 
@@ -237,6 +255,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         // new) while its batch is on its way, and a copy of that batch would be taken as another one.
         let at = self.last_append_time.max(now);
         self.accepted.apply(&batch_summary(&header), base, at);
+        self.owed.accepted(header.producer_id);
         self.next_offset = Offset(base.0 + u64::from(header.span()));
         self.queue_bytes += header.length as usize;
         self.queue.push_back(Accepted {

@@ -1,9 +1,9 @@
 //! One open partition.
 //!
 //! [`PartitionHandle`] is what the listener holds; behind it one task (`task`) drives the state machine (`core`) which judges,
-//! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away). `ledgers` makes,
-//! rolls and closes log ledgers for the task. `takeover` makes a partition ready, `snapshots` writes its state chain, `ownership`
-//! looks whether it is still ours.
+//! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
+//! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
+//! ready, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
 
 mod accepted;
 mod core;
@@ -11,6 +11,7 @@ mod handle;
 mod ledgers;
 #[cfg(test)]
 mod loss_tests;
+mod owed;
 mod ownership;
 mod refusing;
 mod rolling;

@@ -2,11 +2,13 @@
 //!
 //! # Invariants
 //! 1. A batch is refused as "not applied" only when it was never sent, or when its ledger is closed below it (W13).
-//! 2. While a ledger is being closed, a copy of a batch that is in flight waits for it: its fate is not known yet (C2.4).
+//! 2. What was refused of a producer comes before what it sent behind it, also when nothing of it is stored ([`super::owed`]).
+//! 3. While a ledger is being closed, a copy of a batch that is in flight waits for it: its fate is not known yet (C2.4).
 
 use hulse_proto::error::{Fate, Fault, Reason};
 use hulse_proto::id::Offset;
 
+use super::accepted::batch_summary;
 use super::core::{Effect, InFlight, Ledger, PartitionCore};
 use crate::state::MetaState;
 
@@ -42,7 +44,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         self.refuse_duplicates(self.sent_end, why);
         self.refuse_queue(why);
         self.next_offset = self.sent_end;
-        // As if what is not in the log had never been accepted.
+        // As if what is not in the log had never been accepted; only that it must come before what is behind it is kept.
         self.accepted = self.state.log.producers.clone();
         self.running_max = self.state.log.running_max_timestamp;
         self.ledger = Ledger::None;
@@ -67,7 +69,10 @@ impl<M: MetaState, T> PartitionCore<M, T> {
     }
 
     fn refuse_in_flight(&mut self, fault: &Fault) {
-        for InFlight { tickets, .. } in std::mem::take(&mut self.in_flight) {
+        for InFlight { entry, tickets } in std::mem::take(&mut self.in_flight) {
+            for batch in &entry.envelope.batches {
+                self.owed.refused(batch);
+            }
             for (_, ticket) in tickets {
                 self.refuse(ticket, fault.clone());
             }
@@ -84,6 +89,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
 
     fn refuse_queue(&mut self, fault: &Fault) {
         for accepted in std::mem::take(&mut self.queue) {
+            self.owed.refused(&batch_summary(&accepted.header));
             self.refuse(accepted.ticket, fault.clone());
         }
         self.queue_bytes = 0;

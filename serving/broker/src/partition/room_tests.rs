@@ -92,6 +92,63 @@ fn producers_go_on_where_the_closed_ledger_ends_when_there_is_room_again() {
     assert_eq!(stored, [(9, 1), (10, 3)]);
 }
 
+fn outcomes(core: &mut Core) -> Vec<(u32, Result<u64, Reason>)> {
+    let answers = answers(core.take_effects()).into_iter();
+    answers
+        .map(|(ticket, result)| {
+            let offset = result.map(|produced| produced.base_offset.0);
+            (ticket, offset.map_err(|fault| fault.reason))
+        })
+        .collect()
+}
+
+/// Several batches of a producer that is not known are on their way; the first finds no room and a later one does.
+#[test]
+fn batch_behind_a_refused_one_of_a_new_producer_is_not_stored_before_it() {
+    let mut core = core();
+    core.storage_full(full());
+    produce(&mut core, 1, &batch(7, 0, 0, 2));
+    produce(&mut core, 2, &batch(7, 0, 2, 1));
+    core.room_returned();
+    produce(&mut core, 3, &batch(7, 0, 3, 1));
+    assert_eq!(
+        outcomes(&mut core),
+        [
+            (1, Err(Reason::StorageFull)),
+            (2, Err(Reason::StorageFull)),
+            (3, Err(Reason::OutOfOrderSequence))
+        ]
+    );
+    for (ticket, sequence, count) in [(4, 0, 2), (5, 2, 1), (6, 3, 1)] {
+        produce(&mut core, ticket, &batch(7, 0, sequence, count));
+    }
+    core.flush(1);
+    core.log_opened(1);
+    core.confirmed(EntryId(0), 2);
+    assert_eq!(outcomes(&mut core), [(4, Ok(0)), (5, Ok(2)), (6, Ok(3))]);
+}
+
+/// The same when the ledger is closed below all that is known of the producer.
+#[test]
+fn batch_behind_those_that_a_closed_ledger_left_behind_is_not_stored_before_them() {
+    let mut core = core();
+    produce(&mut core, 1, &batch(7, 0, 0, 2));
+    open(&mut core);
+    produce(&mut core, 2, &batch(7, 0, 2, 1));
+    core.take_effects();
+    core.log_closed(&Fault::new(Reason::StorageUnavailable, "closed below"));
+    core.log_opened(5);
+    core.take_effects();
+    produce(&mut core, 3, &batch(7, 0, 3, 1));
+    assert_eq!(outcomes(&mut core), [(3, Err(Reason::OutOfOrderSequence))]);
+    // A producer that gave up goes on under a new epoch, and one of which nothing was refused goes on where it was.
+    produce(&mut core, 4, &batch(7, 1, 0, 1));
+    produce(&mut core, 5, &batch(8, 0, 500, 1));
+    core.flush(6);
+    core.confirmed(EntryId(0), 7);
+    assert_eq!(outcomes(&mut core), [(4, Ok(0)), (5, Ok(1))]);
+}
+
 /// Room came back while the full ledger drained: what it confirmed stays.
 #[test]
 fn batch_that_is_confirmed_while_the_full_ledger_drains_is_stored() {

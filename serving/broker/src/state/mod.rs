@@ -20,4 +20,5 @@ pub use fold::{PartitionState, StateError, StateFold};
 pub use log_state::LogState;
 pub use meta::{MetaState, NoMeta};
 pub use producers::{Known, Producers, Stored, Verdict};
+pub(crate) use producers::{distance, missing_before};
 pub use record::{MetaRecord, MetaRecordKind, RecordError};

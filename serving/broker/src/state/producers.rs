@@ -61,7 +61,7 @@ fn next_sequence(last: i32) -> i32 {
 }
 
 /// How far `sequence` lies after `from` on the wrapping circle, in −2³⁰ … 2³⁰.
-fn distance(from: i32, sequence: i32) -> i64 {
+pub(crate) fn distance(from: i32, sequence: i32) -> i64 {
     const CIRCLE: i64 = 1 << 31;
     let ahead = (i64::from(sequence) - i64::from(from)).rem_euclid(CIRCLE);
     if ahead >= CIRCLE / 2 {
@@ -187,7 +187,7 @@ impl Producers {
             return if first == 0 {
                 Verdict::Append
             } else {
-                out_of_order(batch, 0)
+                Verdict::Refuse(missing_before(batch, 0))
             };
         }
         if let Some(stored) = known
@@ -203,7 +203,7 @@ impl Producers {
             .map_or(0, |stored| next_sequence(stored.last));
         match distance(expected, first) {
             0 => Verdict::Append,
-            ahead if ahead > 0 => out_of_order(batch, expected),
+            ahead if ahead > 0 => Verdict::Refuse(missing_before(batch, expected)),
             _ => {
                 let why = format!(
                     "batch of producer {} has sequences {first} to {last}, of which some are stored already (next is {expected}), \
@@ -218,10 +218,11 @@ impl Producers {
     }
 }
 
-fn out_of_order(batch: &BatchHeader, expected: i32) -> Verdict {
+/// The fault of a batch that came before the one at `expected`.
+pub(crate) fn missing_before(batch: &BatchHeader, expected: i32) -> Fault {
     let why = format!(
         "batch of producer {} begins at sequence {}, the next is {expected}: a batch before it is missing",
         batch.producer_id, batch.base_sequence
     );
-    Verdict::Refuse(Fault::new(Reason::OutOfOrderSequence, why).with("expected_sequence", expected))
+    Fault::new(Reason::OutOfOrderSequence, why).with("expected_sequence", expected)
 }
