@@ -1,7 +1,8 @@
 //! Appends groups to log files and syncs them. One owner, on one thread.
 //!
 //! # Invariants
-//! 1. A file appears under its name only with a durable header (tmp, header, sync, rename, sync of the directory).
+//! 1. A file appears under its name only with a durable header (tmp, header, sync, rename, sync of the directory). It is given another
+//!    one in place only where damage was found already ([`take_over`]).
 //! 2. The next file is made in advance, so that a full disk shows itself before anything was accepted for it (storage.md E4).
 //! 3. Any error here is final (E1): the caller never calls again.
 
@@ -322,8 +323,11 @@ fn first_file(
         && setup.disk.open(&name)?.bytes()? == bytes
     {
         let last = *void + 1 == recovered.next_file;
-        let id = if last { *void } else { recovered.next_file };
-        let file = create(setup, id, bytes, Some(&name))?;
+        let file = match last {
+            true if damaged => take_over(setup, *void, bytes)?,
+            true => create(setup, *void, bytes, Some(&name))?,
+            false => create(setup, recovered.next_file, bytes, Some(&name))?,
+        };
         return Ok((file, false));
     }
     loop {
@@ -340,6 +344,36 @@ fn first_file(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Begins the last file anew without taking its name away for a moment: on a full disk that name is all that says that a file before
+/// it was taken away. If the machine dies in the middle, its header is torn, which is more damage and no less.
+fn take_over(setup: &mut WriterSetup, id: u64, bytes: u64) -> Result<OpenFile, DiskError> {
+    let file = setup.disk.open(&file_name(id))?;
+    let (header, salt) = header(setup, id, bytes);
+    file.write_at(0, &header)?;
+    file.sync()?;
+    setup.disk.sync_dir()?;
+    Ok(OpenFile {
+        id,
+        file,
+        salt,
+        at: BLOCK_BYTES as u64,
+        limit: bytes,
+    })
+}
+
+/// A header with a salt of its own.
+fn header(setup: &mut WriterSetup, id: u64, bytes: u64) -> (Vec<u8>, u64) {
+    let salt = setup.rng.next_u64();
+    let header = FileHeader {
+        identity: setup.identity,
+        file: id,
+        salt,
+        created_at: setup.created_at,
+        file_bytes: bytes,
+    };
+    (header.encode(), salt)
 }
 
 fn create(
@@ -359,16 +393,10 @@ fn create(
         }
         None => disk.create(TMP_NAME, bytes)?,
     };
-    let salt = setup.rng.next_u64();
-    let header = FileHeader {
-        identity: setup.identity,
-        file: id,
-        salt,
-        created_at: setup.created_at,
-        file_bytes: bytes,
-    };
+    let (header, salt) = header(setup, id, bytes);
+    let disk = &setup.disk;
     let made = file
-        .write_at(0, &header.encode())
+        .write_at(0, &header)
         .and_then(|()| file.sync())
         .and_then(|()| disk.rename(TMP_NAME, &file_name(id)))
         .and_then(|()| disk.sync_dir());

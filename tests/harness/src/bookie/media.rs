@@ -154,18 +154,18 @@ impl SimBookie {
         files
     }
 
-    /// Every group that a later durable group proves.
+    /// Every group that a later durable group proves. Looks at the medium: what the page cache still shows after a failed sync is
+    /// on no disk, and proves nothing.
     fn proved(&self) -> Proved {
         let mut groups = Proved::new();
         let mut synced = LogPosition::default();
+        let medium = self.disk.fork();
+        medium.crash(Survival::Nothing);
         for file in self.log_files() {
-            let name = bookie_node::log::file_name(file);
-            let unsynced = self.disk.unsynced(&name);
-            let first_unsynced = unsynced.iter().map(|(at, _)| *at).min();
-            let Ok(open) = self.disk.open(&name) else {
+            let Ok(open) = medium.open(&bookie_node::log::file_name(file)) else {
                 continue;
             };
-            let found = groups_of(open.as_ref(), first_unsynced.unwrap_or(u64::MAX));
+            let found = groups_of(open.as_ref());
             let newest = found.iter().map(|(_, header)| header.synced).max();
             synced = synced.max(newest.unwrap_or_default());
             groups.insert(file, found);
@@ -185,8 +185,8 @@ impl SimBookie {
     }
 }
 
-/// The groups below `end`, as far as they can be read.
-fn groups_of(file: &dyn DiskFile, end: u64) -> Vec<(u64, GroupHeader)> {
+/// The groups of a file, as far as they can be read.
+fn groups_of(file: &dyn DiskFile) -> Vec<(u64, GroupHeader)> {
     let mut groups = Vec::new();
     let Ok(header) = file
         .read_at(0, BLOCK_BYTES)
@@ -198,10 +198,7 @@ fn groups_of(file: &dyn DiskFile, end: u64) -> Vec<(u64, GroupHeader)> {
         return groups;
     };
     let mut at = BLOCK_BYTES as u64;
-    while at < end {
-        let Ok(bytes) = file.read_at(at, BLOCK_BYTES) else {
-            break;
-        };
+    while let Ok(bytes) = file.read_at(at, BLOCK_BYTES) {
         let Ok(group) = GroupHeader::decode(&bytes, header.salt, at) else {
             break;
         };

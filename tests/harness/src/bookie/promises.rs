@@ -40,6 +40,10 @@ impl SimBookie {
             (Request::RecoveryRead(read), Reply::RecoveryRead(Ok(answer))) => {
                 let (ledger, entry) = (read.to.ledger, read.entry);
                 let RecoveryReadAnswer::Negative { unsynced_limbo } = answer else {
+                    // Also of an add whose answer was lost: recovery counts this copy.
+                    if let RecoveryReadAnswer::Positive { .. } = answer {
+                        state.promises.stored.insert((ledger, entry));
+                    }
                     return;
                 };
                 state.promises.refused.insert((ledger, entry));
