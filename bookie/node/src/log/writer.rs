@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A file appears under its name only with a durable header (tmp, header, sync, rename, sync of the directory). It is given another
-//!    one in place only where damage was found already ([`take_over`]).
+//!    one in place only where damage was found already (`take_over`).
 //! 2. The next file is made in advance, so that a full disk shows itself before anything was accepted for it (storage.md E4).
 //! 3. Any error here is final (E1): the caller never calls again.
 
