@@ -239,12 +239,14 @@ impl<M: MetaState, T> PartitionCore<M, T> {
     }
 
     fn judge(&self, header: &BatchHeader) -> Verdict {
-        match self.accepted.get(header.producer_id) {
-            Some(_) => self.accepted.judge(header),
-            None => self
-                .owed
-                .judge(header)
-                .map_or(Verdict::Append, Verdict::Refuse),
+        match self.accepted.judge(header) {
+            Verdict::Append => match self.owed.judge(header) {
+                Some(fault) if self.accepted.get(header.producer_id).is_none() => {
+                    Verdict::Refuse(fault)
+                }
+                _ => Verdict::Append,
+            },
+            verdict => verdict,
         }
     }
 
