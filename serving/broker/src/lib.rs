@@ -36,7 +36,7 @@ mod topics;
 
 pub use authorise::{Action, Principal, Resource, authorise};
 pub use config::BrokerConfig;
-pub use listener::{Front, IngressPermit, WireListener};
+pub use listener::{Door, Front, IngressPermit, WireListener};
 pub use log::{ReadBatch, ReadChunk, SkipReason};
 pub use metrics::Metrics;
 pub use owner::{LedgerView, Partitions, PartitionsConfig};

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, Probes};
-use crate::listener::{Door, Front, FrontParts, Services, WireListener, accept, set_serving};
+use crate::listener::{Front, FrontParts, HttpDoor, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
 use crate::topics::Topics;
 use crate::{BrokerConfig, Partitions};
@@ -95,7 +95,7 @@ pub async fn serve_with(
     // The HTTP listener outlives the drain, so that its probes can tell of it.
     let http_stop = CancellationToken::new();
     let http_server = axum::serve(
-        Door::http(http, front.config.connections_max),
+        HttpDoor::new(http, front.config.connections_max),
         http::router(probes.clone()),
     )
     .with_graceful_shutdown(http_stop.clone().cancelled_owned());

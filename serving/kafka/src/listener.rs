@@ -10,19 +10,14 @@ use hulse_proto::error::Fault;
 use hulse_proto::id::CellId;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
-use serving_broker::{Front, WireListener};
+use serving_broker::{Door, Front, WireListener};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::fetch::Sessions;
 use crate::link::{Advertise, Served};
 
-/// After an error of the listener itself, e.g. no file descriptor left.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// Such errors are logged at most this often.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// The broker's number is asked for again after this, while metadata do not answer.
 const NUMBER_AGAIN: Duration = Duration::from_millis(500);
 /// What the decoded requests of waiting fetches may take, bytes.
@@ -59,11 +54,7 @@ impl KafkaListener {
         let name = self.config.name.clone();
         let serving = async {
             let served = Arc::new(served(&self.config, &front).await);
-            let mut door = Door {
-                listener: self.listener,
-                places: Arc::new(Semaphore::new(self.config.connections_max)),
-                complained: None,
-            };
+            let mut door = Door::new(self.listener, self.config.connections_max);
             tracing::info!(listener = %name, node_id = served.node_id, "Kafka wire is served");
             loop {
                 let (socket, place) = door.next().await;
@@ -140,33 +131,4 @@ fn spawn(served: &Arc<Served>, socket: TcpStream, place: OwnedSemaphorePermit) {
             front.metrics().panicked();
         }
     });
-}
-
-/// A listener with a bounded number of places.
-struct Door {
-    listener: TcpListener,
-    places: Arc<Semaphore>,
-    complained: Option<Instant>,
-}
-
-impl Door {
-    async fn next(&mut self) -> (TcpStream, OwnedSemaphorePermit) {
-        let place = self.places.clone().acquire_owned().await;
-        let place = place.expect("this semaphore is never closed");
-        loop {
-            match self.listener.accept().await {
-                // A socket that refuses the option is dead.
-                Ok((socket, _)) if socket.set_nodelay(true).is_ok() => return (socket, place),
-                Ok(_) => {}
-                Err(error) => {
-                    let quiet = |at: Instant| at.elapsed() < COMPLAIN_EVERY;
-                    if !self.complained.is_some_and(quiet) {
-                        self.complained = Some(Instant::now());
-                        tracing::warn!(%error, "Kafka connections cannot be accepted");
-                    }
-                    tokio::time::sleep(ACCEPT_AGAIN).await;
-                }
-            }
-        }
-    }
 }

@@ -92,19 +92,15 @@ pub(crate) fn accept(
 }
 
 /// A listener with a bounded number of places.
-pub(crate) struct Door {
+pub struct Door {
     listener: TcpListener,
     places: Arc<Semaphore>,
     complained: Option<Instant>,
 }
 
 impl Door {
-    /// Of HTTP/1, beside a gRPC listener with `connections_max` places.
-    pub(crate) fn http(listener: TcpListener, connections_max: usize) -> Self {
-        Self::new(listener, (connections_max / HTTP_CONNECTIONS_SHARE).max(1))
-    }
-
-    fn new(listener: TcpListener, max: usize) -> Self {
+    /// At most `max` connections at once; more wait in the operating system's queue.
+    pub fn new(listener: TcpListener, max: usize) -> Self {
         Self {
             listener,
             places: Arc::new(Semaphore::new(max)),
@@ -112,7 +108,9 @@ impl Door {
         }
     }
 
-    async fn next(&mut self) -> (TcpStream, OwnedSemaphorePermit) {
+    /// The next connection and its place, which is free again when the permit is dropped. Waits while all are taken; never fails.
+    /// Cancel-safe.
+    pub async fn next(&mut self) -> (TcpStream, OwnedSemaphorePermit) {
         let place = self.places.clone().acquire_owned().await;
         let place = place.expect("this semaphore is never closed");
         loop {
@@ -126,7 +124,8 @@ impl Door {
                         .is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY)
                     {
                         self.complained = Some(Instant::now());
-                        tracing::warn!(%error, "connections cannot be accepted");
+                        let listener = self.listener.local_addr().ok();
+                        tracing::warn!(%error, ?listener, "connections cannot be accepted");
                     }
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                 }
@@ -135,13 +134,24 @@ impl Door {
     }
 }
 
-impl axum::serve::Listener for Door {
+/// The door of HTTP/1.
+pub(crate) struct HttpDoor(Door);
+
+impl HttpDoor {
+    /// Beside a gRPC listener with `connections_max` places.
+    pub(crate) fn new(listener: TcpListener, connections_max: usize) -> Self {
+        let max = (connections_max / HTTP_CONNECTIONS_SHARE).max(1);
+        Self(Door::new(listener, max))
+    }
+}
+
+impl axum::serve::Listener for HttpDoor {
     type Io = Connection;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
-            let (socket, place) = self.next().await;
+            let (socket, place) = self.0.next().await;
             // A socket without a peer is dead.
             if let Ok(peer) = socket.peer_addr() {
                 let connection = Connection {
@@ -155,7 +165,7 @@ impl axum::serve::Listener for Door {
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.0.listener.local_addr()
     }
 }
 

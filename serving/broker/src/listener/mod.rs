@@ -29,7 +29,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use accept::{Door, accept};
+pub use accept::Door;
+pub(crate) use accept::{HttpDoor, accept};
 pub use front::Front;
 pub(crate) use front::FrontParts;
 pub use ingress::IngressPermit;
