@@ -121,9 +121,10 @@ async fn read_room(front: &Front, bytes: usize) -> OwnedSemaphorePermit {
     room.expect("this semaphore is never closed")
 }
 
-/// What a client is told to wait whose frame waited for room.
+/// What a client is told to wait whose frame waited for room, in whole milliseconds: what cannot be told is not kept either. A timer
+/// rounds the few hundred nanoseconds of finding room up to a millisecond, which every request would pay.
 pub(crate) fn throttle(waited: Duration) -> Duration {
-    waited.min(THROTTLE_MAX)
+    Duration::from_millis(waited.min(THROTTLE_MAX).as_millis() as u64)
 }
 
 /// Whole milliseconds of the wire.
@@ -142,5 +143,18 @@ impl Begun {
     /// A second stage.
     pub(crate) fn later(stage: impl Future<Output = Outcome> + Send + 'static) -> Self {
         Self::Later(stage.boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_that_hardly_waited_mutes_nothing() {
+        assert_eq!(throttle(Duration::from_nanos(999_999)), Duration::ZERO);
+        let waited = Duration::from_micros(2_700);
+        assert_eq!(throttle(waited), Duration::from_millis(2));
+        assert_eq!(throttle(THROTTLE_MAX * 2), THROTTLE_MAX);
     }
 }
