@@ -18,6 +18,25 @@ const HEADER_BYTES_MIN: usize = 2;
 /// [`BatchError`]: what the header says, the checksum, the codec, or the first record that cannot be. Memory is bounded by
 /// `BATCH_DECOMPRESSED_BYTES_MAX` and four times the batch.
 pub fn decode(batch: &Bytes) -> Result<Vec<Record>, BatchError> {
+    let (header, records, budget) = open(batch)?;
+    Decoder::new(header, &records, budget)?.run()
+}
+
+/// The first record that is `wanted` of the one batch that fills `batch`. What stands behind it is not looked at, and what stands
+/// before it not kept.
+///
+/// # Errors
+/// Those of [`decode`], as far as it comes.
+pub fn find_record(
+    batch: &Bytes,
+    wanted: impl Fn(&Record) -> bool,
+) -> Result<Option<Record>, BatchError> {
+    let (header, records, budget) = open(batch)?;
+    Decoder::new(header, &records, budget)?.find(wanted)
+}
+
+/// Header, unpacked records, and the memory that decoded ones may take.
+fn open(batch: &Bytes) -> Result<(BatchHeader, Bytes, Budget), BatchError> {
     let header = exactly_one(batch)?;
     if header.count > header.span() {
         return Err(BatchError::Span {
@@ -36,13 +55,7 @@ pub fn decode(batch: &Bytes) -> Result<Vec<Record>, BatchError> {
             Bytes::from(unpacked)
         }
     };
-    Decoder {
-        header,
-        cursor: Cursor::new(&records),
-        records: &records,
-        budget: Budget(budget),
-    }
-    .run()
+    Ok((header, records, Budget(budget)))
 }
 
 /// Memory that the decoded records may still take.
@@ -66,14 +79,24 @@ struct Decoder<'a> {
     budget: Budget,
 }
 
-impl Decoder<'_> {
-    fn run(mut self) -> Result<Vec<Record>, BatchError> {
-        let count = self.header.count;
-        if count as usize * RECORD_BYTES_MIN > self.cursor.left() {
-            return Err(self
+impl<'a> Decoder<'a> {
+    fn new(header: BatchHeader, records: &'a Bytes, budget: Budget) -> Result<Self, BatchError> {
+        let decoder = Self {
+            header,
+            cursor: Cursor::new(records),
+            records,
+            budget,
+        };
+        if header.count as usize * RECORD_BYTES_MIN > decoder.cursor.left() {
+            return Err(decoder
                 .cursor
                 .wrong("more records are claimed than the bytes can hold"));
         }
+        Ok(decoder)
+    }
+
+    fn run(mut self) -> Result<Vec<Record>, BatchError> {
+        let count = self.header.count;
         self.budget.take(decoded_bytes(count as usize, 0))?;
         let mut records = Vec::with_capacity(count as usize);
         let mut next_delta = 0;
@@ -87,6 +110,19 @@ impl Decoder<'_> {
             return Err(self.cursor.wrong("bytes are left behind the last record"));
         }
         Ok(records)
+    }
+
+    fn find(mut self, wanted: impl Fn(&Record) -> bool) -> Result<Option<Record>, BatchError> {
+        let mut next_delta = 0;
+        for index in 0..self.header.count {
+            self.cursor.index = index;
+            let record = self.record(next_delta)?;
+            if wanted(&record) {
+                return Ok(Some(record));
+            }
+            next_delta = record.offset_delta + 1;
+        }
+        Ok(None)
     }
 
     fn record(&mut self, next_delta: u32) -> Result<Record, BatchError> {

@@ -2,7 +2,7 @@
 //!
 //! Servers touch the 61-byte header only: [`BatchHeader::view`] (no checksum), [`verify_produced`] (serving.md C2, check 2, once, at
 //! ingress), [`place`] (base offset and leader epoch, which lie before the checksummed bytes), [`split`]. Clients build
-//! ([`BatchBuilder`], [`stamp`]) and read ([`decode`]) records.
+//! ([`BatchBuilder`], [`stamp`]) and read ([`decode`], [`find_record`]) records.
 //!
 //! Reading order: `header`, `verify`, `place`, `record`, `varint`, `builder`, `decode`, `compression`, `snappy`.
 //!
@@ -27,7 +27,7 @@ mod verify;
 
 pub use builder::{BatchBuilder, ProducerStamp};
 pub use compression::Compression;
-pub use decode::decode;
+pub use decode::{decode, find_record};
 pub use error::BatchError;
 pub use header::{BATCH_HEADER_BYTES, BatchHeader};
 pub use place::{Split, empty_batch, place, split, stamp, stamp_append_time};

@@ -8,14 +8,14 @@ use std::time::Duration;
 use bookie_client::LedgerClient;
 use bookie_metadata::MetadataStore;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{EntryId, LedgerId, PartitionId};
+use hulse_proto::id::{EntryId, LedgerId, OwnerEpoch, PartitionId};
 use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
 use hulse_proto::time::WallClock;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::config::BrokerConfig;
-use crate::log::{Chain, TailBudget};
+use crate::log::{Chain, TailBudget, TimeTurns};
 use crate::partition::{Collaborators, PartitionHandle, PartitionPolicy, spawn, take_over};
 use crate::storage_fault;
 
@@ -51,15 +51,38 @@ pub struct LedgerView {
     pub metadata: Option<LedgerMetadata>,
 }
 
+/// How far a partition is here, as to its epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nobody opens it, or it has ended.
+    Closed,
+    /// It is being opened; an epoch more may be won at any time.
+    Opening,
+    /// This epoch was won; it serves under it, or will.
+    Won(OwnerEpoch),
+}
+
 #[derive(Default)]
 struct Slot {
     open: Option<PartitionHandle>,
+    /// While a take-over is under way: the epoch that it won.
+    opening: Option<Option<OwnerEpoch>>,
     failed: Option<(Instant, Fault)>,
     /// When the last take-over succeeded, and how long the one before that has to rest.
     taken: Option<(Instant, Duration)>,
 }
 
 impl Slot {
+    fn standing(&self) -> Standing {
+        let serving = self.open.as_ref().filter(|open| open.ended().is_none());
+        match (serving, self.opening) {
+            (Some(open), _) => Standing::Won(open.leader_epoch()),
+            (None, Some(Some(epoch))) => Standing::Won(epoch),
+            (None, Some(None)) => Standing::Opening,
+            (None, None) => Standing::Closed,
+        }
+    }
+
     /// The end of the open handle, while it is too early for another take-over: a partition that ends again and again (a full
     /// disk, say) must not move its epoch at the rate of its clients' retries.
     fn resting(&self) -> Option<(Fault, Duration)> {
@@ -149,6 +172,7 @@ impl Partitions {
             client: parts.client,
             clock: parts.clock,
             tail: TailBudget::new(config.tail_cache_bytes),
+            time_turns: TimeTurns::new(),
             broker: config.name.clone(),
             boot: parts.boot,
             producer_expiry: config.producer_expiry,
@@ -214,9 +238,22 @@ impl Partitions {
         if let Some(handle) = self.opened(partition) {
             return Ok(handle);
         }
-        self.lock().may_open(partition)?;
-        let result = take_over(&self.with, partition, policy).await;
+        {
+            let mut slots = self.lock();
+            slots.may_open(partition)?;
+            // Before the epoch is won, else a look at metadata behind that would take it for one that is over.
+            slots.state.entry(partition).or_default().opening = Some(None);
+        }
+        let won = |epoch| {
+            if let Some(slot) = self.lock().state.get_mut(&partition) {
+                slot.opening = Some(Some(epoch));
+            }
+        };
+        let result = take_over(&self.with, partition, policy, won).await;
         let mut slots = self.lock();
+        if let Some(slot) = slots.state.get_mut(&partition) {
+            slot.opening = None;
+        }
         // A stop or deletion that came meanwhile has left its mark; one that comes later finds the slot filled.
         slots.may_open(partition)?;
         let slot = slots.state.entry(partition).or_default();
@@ -245,6 +282,18 @@ impl Partitions {
             .open
             .clone()
             .filter(|handle| handle.ended().is_none())
+    }
+
+    /// How far each is, all at one moment.
+    pub(crate) fn standings(&self, all: impl Iterator<Item = PartitionId>) -> Vec<Standing> {
+        let slots = self.lock();
+        let slot = |id| {
+            slots
+                .state
+                .get(&id)
+                .map_or(Standing::Closed, Slot::standing)
+        };
+        all.map(slot).collect()
     }
 
     /// How many serve.

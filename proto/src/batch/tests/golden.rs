@@ -31,6 +31,17 @@ fn foreign_batches_decode_to_the_records_that_were_sent() {
 }
 
 #[test]
+fn found_record_is_the_first_that_is_wanted_whatever_stands_behind_it() {
+    let mut batch = build(Compression::None, &golden_records(0), None).to_vec();
+    batch.truncate(batch.len() - 1);
+    let batch = resealed(batch);
+    assert!(decode(&batch).is_err());
+    let found = find_record(&batch, |record| record.timestamp > 1_700_000_000_124);
+    assert_eq!(found.unwrap().unwrap().offset_delta, 2);
+    assert!(find_record(&batch, |_| false).is_err());
+}
+
+#[test]
 fn foreign_producer_fields_are_read() {
     let view = verify_produced(&unhex(include_str!("../golden/lz4.hex")), BATCH_BYTES_MAX).unwrap();
     assert_eq!(

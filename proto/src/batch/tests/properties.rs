@@ -53,6 +53,10 @@ proptest! {
         prop_assert_eq!((view.producer_id.0, view.producer_epoch, view.base_sequence), (id, epoch, base_sequence));
         prop_assert_eq!(view.base_timestamp, records[0].timestamp);
         prop_assert_eq!(Some(view.max_timestamp), records.iter().map(|record| record.timestamp).max());
+        let latest = |record: &Record| record.timestamp == view.max_timestamp;
+        let found = find_record(&batch, latest).unwrap();
+        prop_assert_eq!(found.as_ref(), records.iter().find(|record| latest(record)));
+        prop_assert_eq!(find_record(&batch, |_| false).unwrap(), None);
         prop_assert_eq!(decode(&batch).unwrap(), records);
     }
 

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::{Response, Status};
 
+use super::identity::ProducerIds;
 use super::ingress::Ingress;
-use super::producer_ids::ProducerIds;
 use crate::authorise::{Action, Principal, Resource, authorise};
 use crate::metrics::Metrics;
 use crate::topics::Topics;

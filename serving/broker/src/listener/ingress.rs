@@ -1,7 +1,8 @@
 //! The bytes of produce requests that the whole broker may hold at once (ARCHITECTURE D15).
 //!
 //! A session takes permits for a batch that it has read before it reads the next message, so each session holds at most one
-//! batch beyond the limit; what is not read stays in the sockets and HTTP/2 stops the senders.
+//! batch beyond the limit; what is not read stays in the sockets and HTTP/2 stops the senders. A batch that is handed to its
+//! partition keeps its room until the partition is done with it, be its session gone or its time over.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,9 +17,15 @@ pub(super) struct Ingress {
     gauge: Gauge,
 }
 
-/// Room for one batch; gives it back when dropped.
-#[derive(Debug)]
+/// Room for what was read at once, a batch or several. It is given back when the last clone is dropped.
+#[derive(Debug, Clone)]
 pub struct IngressPermit {
+    /// Held for its drop.
+    _taken: Arc<Taken>,
+}
+
+#[derive(Debug)]
+struct Taken {
     /// Held for its drop.
     _permit: OwnedSemaphorePermit,
     bytes: i64,
@@ -72,14 +79,16 @@ impl IngressPermit {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         gauge.inc_by(bytes);
         Self {
-            _permit: permit,
-            bytes,
-            gauge: gauge.clone(),
+            _taken: Arc::new(Taken {
+                _permit: permit,
+                bytes,
+                gauge: gauge.clone(),
+            }),
         }
     }
 }
 
-impl Drop for IngressPermit {
+impl Drop for Taken {
     fn drop(&mut self) {
         self.gauge.dec_by(self.bytes);
     }

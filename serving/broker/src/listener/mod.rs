@@ -1,6 +1,6 @@
 //! The gRPC listener: decodes, authorises, calls, answers.
 //!
-//! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `txn` (producer ids), `admin`. They share `front`:
+//! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `identity` (producer ids), `admin`. They share `front`:
 //! what is served, who may ask, and how an answer is counted. `wire` checks what came from outside, once; `opening` opens a
 //! partition for a request; `ingress` bounds what is read. `accept` and `router` are the server that carries the services; `seam` is
 //! what a listener of another wire stands on.
@@ -13,17 +13,15 @@
 mod accept;
 mod admin;
 mod front;
+mod identity;
 mod ingress;
 mod ledgers;
 mod lookup;
-mod node_id;
 mod opening;
 mod produce;
-mod producer_ids;
 mod reading;
 mod router;
 mod seam;
-mod txn;
 mod wire;
 
 #[cfg(test)]

@@ -16,10 +16,10 @@ use tonic_health::server::HealthReporter;
 
 use super::admin::AdminService;
 use super::front::Front;
+use super::identity::TxnService;
 use super::lookup::LookupService;
 use super::produce::ProduceService;
 use super::reading::LogService;
-use super::txn::TxnService;
 
 /// Largest HTTP/2 frame.
 const FRAME_BYTES: u32 = 256 << 10;

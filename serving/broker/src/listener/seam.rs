@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::front::Front;
+use super::identity::node_id;
 use super::ingress::IngressPermit;
-use super::node_id::node_id;
 use crate::metrics::Metrics;
 use crate::topics::read;
 use crate::{BrokerConfig, Partitions, Topics};

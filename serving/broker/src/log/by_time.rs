@@ -1,70 +1,132 @@
 //! Finds the first record that is not older than a time.
 //!
 //! The running maximum in the envelopes says where to begin, and the records themselves have the last word: headers come from
-//! producers.
+//! producers. What is recorded as lost is passed over (`losses`).
+//!
+//! Opening a batch takes time and memory: it is done beside the tasks that serve, by few at a time over the whole broker, and a
+//! look-up that has to open many waits for its turn anew at each entry.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use hulse_proto::batch::{self, BatchHeader};
-use hulse_proto::bookie::ReadClass;
-use hulse_proto::error::Fault;
-use hulse_proto::id::{EntryId, Offset};
+use hulse_proto::bookie::{EntryHead, ReadClass};
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{EntryId, LedgerId, Offset};
 use hulse_proto::time::TimestampMs;
+use tokio::sync::Semaphore;
 
 use super::reader::{LogReader, Search, damaged, decode_envelope, split};
 use crate::storage_fault;
 
 /// Heads asked for at a time; the first entry is mostly the one.
 const SCAN_BYTES: u32 = 64 << 10;
+/// Entries whose batches are opened at the same time, over all partitions of a broker.
+const OPENED_MAX: usize = 2;
+
+/// Turns of the look-ups that open batches. One per broker.
+#[derive(Debug, Clone)]
+pub(crate) struct TimeTurns(Arc<Semaphore>);
+
+impl TimeTurns {
+    /// All are free.
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(OPENED_MAX)))
+    }
+
+    /// Does `work` beside the tasks of the runtime when its turn has come. Work that has begun keeps its turn to its end, also when
+    /// nobody waits for it any more.
+    async fn take<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<impl FnOnce() -> T + Send + 'static, Fault>>,
+    ) -> Result<T, Fault> {
+        let turn = self.0.clone().acquire_owned().await;
+        let turn = turn.expect("this semaphore is never closed");
+        let work = work.await?;
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        });
+        done.await.map_err(|error| {
+            Fault::new(
+                Reason::Internal,
+                format!("a look-up by time ended by itself: {error}"),
+            )
+        })
+    }
+}
 
 impl LogReader {
+    /// Cancel-safe.
     pub(crate) async fn offset_at_time(
         &self,
         timestamp: TimestampMs,
+        turns: &TimeTurns,
     ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
-        let ledgers: Vec<Search> = self.with_view(|view| {
-            let spans = view.ledgers.iter();
-            let filled = spans.filter(|span| span.end_entry > EntryId(0));
-            filled
-                .map(|span| Search::whole(span, ReadClass::CatchUp))
-                .collect()
-        });
-        for search in ledgers {
-            let last = EntryId(search.end_entry.0 - 1);
-            if search.head(last).await?.1.running_max_timestamp < timestamp {
-                continue;
-            }
-            // running_max_timestamp is monotone over entries (storage.md, amendment to 4.4), so halving finds the first.
-            let (mut below, mut above) = (0, last.0);
-            while below < above {
-                let middle = below.midpoint(above);
-                if search.head(EntryId(middle)).await?.1.running_max_timestamp < timestamp {
-                    below = middle + 1;
-                } else {
-                    above = middle;
-                }
-            }
-            if let Some(found) = first_record_from(&search, EntryId(below), timestamp).await? {
+        for search in self.filled() {
+            if let Some(entry) = search.entry_at_time(timestamp).await?
+                && let Some(found) = first_record_from(&search, entry, timestamp, turns).await?
+            {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
+
+    /// The first of the records with the highest timestamp. The last entry's running maximum says which that is; should no record
+    /// have it (a header may name a later time than its records have, or the record is lost), there is none. Cancel-safe.
+    pub(crate) async fn offset_of_max_time(
+        &self,
+        turns: &TimeTurns,
+    ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
+        for search in self.filled().into_iter().rev() {
+            if let Some(last) = search.last_head().await? {
+                let highest = search.running_max(&last)?;
+                return self.offset_at_time(highest, turns).await;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The ledgers that hold anything, in order.
+    fn filled(&self) -> Vec<Search> {
+        self.with_view(|view| {
+            let spans = view.ledgers.iter();
+            let filled = spans.filter(|span| span.end_entry > EntryId(0));
+            filled
+                .map(|span| Search::whole(span, ReadClass::CatchUp))
+                .collect()
+        })
+    }
 }
 
-impl LogReader {
-    /// The first of the records with the highest timestamp. The last entry's running maximum says which that is; should no record
-    /// have it (a header may name a later time than its records have), there is none.
-    pub(crate) async fn offset_of_max_time(&self) -> Result<Option<(Offset, TimestampMs)>, Fault> {
-        let last: Option<Search> = self.with_view(|view| {
-            let mut spans = view.ledgers.iter().rev();
-            let filled = spans.find(|span| span.end_entry > EntryId(0))?;
-            Some(Search::whole(filled, ReadClass::CatchUp))
-        });
-        let Some(search) = last else {
+impl Search {
+    fn running_max(&self, head: &EntryHead) -> Result<TimestampMs, Fault> {
+        let envelope = decode_envelope(self.ledger, head.header.entry, &head.envelope)?;
+        Ok(envelope.running_max_timestamp)
+    }
+
+    /// An entry with nothing as late as `timestamp` before it, and something behind it or in it.
+    async fn entry_at_time(&self, timestamp: TimestampMs) -> Result<Option<EntryId>, Fault> {
+        let Some(last) = self.last_head().await? else {
             return Ok(None);
         };
-        let last = EntryId(search.end_entry.0 - 1);
-        let highest = search.head(last).await?.1.running_max_timestamp;
-        self.offset_at_time(highest).await
+        if self.running_max(&last)? < timestamp {
+            return Ok(None);
+        }
+        // running_max_timestamp is monotone over entries (storage.md, amendment to 4.4), so halving finds the first: what is there
+        // below `below` is too early, what is there from `above` on is not.
+        let (mut below, mut above) = (0, last.header.entry.0);
+        while below < above {
+            let middle = below.midpoint(above);
+            match self.head_after_loss(EntryId(middle)).await? {
+                Some(head) if self.running_max(&head)? < timestamp => {
+                    below = head.header.entry.0 + 1;
+                }
+                Some(_) | None => above = middle,
+            }
+        }
+        Ok(Some(EntryId(below)))
     }
 }
 
@@ -74,14 +136,20 @@ async fn first_record_from(
     search: &Search,
     entry: EntryId,
     timestamp: TimestampMs,
+    turns: &TimeTurns,
 ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
     let mut next = entry;
     while next < search.end_entry {
         let heads = search
             .reader
-            .read_heads(next, search.end_entry, SCAN_BYTES, ReadClass::CatchUp)
-            .await;
-        let heads = heads.map_err(|error| storage_fault::read(search.ledger, &error))?;
+            .read_heads(next, search.end_entry, SCAN_BYTES, search.class);
+        let heads = match heads.await {
+            Err(error) if search.is_lost(next, &error) => {
+                next = search.after_loss(next).await?.0;
+                continue;
+            }
+            heads => heads.map_err(|error| storage_fault::read(search.ledger, &error))?,
+        };
         let Some(last) = heads.last() else {
             return Err(damaged(
                 search.ledger,
@@ -92,51 +160,60 @@ async fn first_record_from(
         for head in &heads {
             let entry = head.header.entry;
             let envelope = decode_envelope(search.ledger, entry, &head.envelope)?;
-            if envelope
-                .batches
-                .iter()
-                .any(|batch| batch.max_timestamp >= timestamp)
-                && let Some(found) = first_record_at(search, entry, timestamp).await?
-            {
-                return Ok(Some(found));
+            let claimed = envelope.batches.iter();
+            if claimed.map(|batch| batch.max_timestamp).max() >= Some(timestamp) {
+                let batches = late_batches(search, entry, timestamp);
+                let ledger = search.ledger;
+                let look = async move {
+                    let batches = batches.await?;
+                    Ok(move || first_record(ledger, &batches, timestamp))
+                };
+                if let Some(found) = turns.take(look).await?? {
+                    return Ok(Some(found));
+                }
             }
         }
     }
     Ok(None)
 }
 
-/// The first record in time within one entry.
-async fn first_record_at(
+/// The batches of an entry that claim to reach `timestamp`; none of an entry that is lost.
+async fn late_batches(
     search: &Search,
     entry: EntryId,
     timestamp: TimestampMs,
-) -> Result<Option<(Offset, TimestampMs)>, Fault> {
-    let read = search
-        .reader
-        .read(entry, entry.next(), 1, ReadClass::CatchUp)
-        .await;
-    let entries = read.map_err(|error| storage_fault::read(search.ledger, &error))?;
+) -> Result<Vec<Bytes>, Fault> {
+    let read = search.reader.read(entry, entry.next(), 1, search.class);
+    let entries = match read.await {
+        Err(error) if search.is_lost(entry, &error) => return Ok(Vec::new()),
+        entries => entries.map_err(|error| storage_fault::read(search.ledger, &error))?,
+    };
+    let mut late = Vec::new();
     for entry in &entries {
         let envelope = decode_envelope(search.ledger, entry.header().entry, &entry.envelope())?;
-        for (info, batch) in envelope
-            .batches
-            .iter()
-            .zip(split(&envelope, &entry.body())?)
-        {
-            if info.max_timestamp < timestamp {
-                continue;
-            }
-            let base = BatchHeader::view(&batch)
-                .map_err(|error| damaged(search.ledger, &error))?
-                .base_offset;
-            // What a producer compressed into nonsense has no records; readers say so when they come to it.
-            let records = batch::decode(&batch).unwrap_or_default();
-            if let Some(record) = records.iter().find(|record| record.timestamp >= timestamp) {
-                return Ok(Some((
-                    Offset(base.0 + u64::from(record.offset_delta)),
-                    record.timestamp,
-                )));
-            }
+        let batches = split(&envelope, &entry.body())?;
+        let claimed = envelope.batches.iter().zip(batches);
+        let claimed = claimed.filter(|(info, _)| info.max_timestamp >= timestamp);
+        late.extend(claimed.map(|(_, batch)| batch));
+    }
+    Ok(late)
+}
+
+/// The first record in time of these batches.
+fn first_record(
+    ledger: LedgerId,
+    batches: &[Bytes],
+    timestamp: TimestampMs,
+) -> Result<Option<(Offset, TimestampMs)>, Fault> {
+    for batch in batches {
+        let base = BatchHeader::view(batch)
+            .map_err(|error| damaged(ledger, &error))?
+            .base_offset;
+        // What a producer compressed into nonsense has no records; readers say so when they come to it.
+        let found = batch::find_record(batch, |record| record.timestamp >= timestamp);
+        if let Some(record) = found.unwrap_or_default() {
+            let offset = Offset(base.0 + u64::from(record.offset_delta));
+            return Ok(Some((offset, record.timestamp)));
         }
     }
     Ok(None)

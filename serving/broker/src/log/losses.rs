@@ -2,7 +2,7 @@
 //! accepted it.
 
 use bookie_client::ReadError;
-use hulse_proto::entry::EntryHeader;
+use hulse_proto::bookie::EntryHead;
 use hulse_proto::error::Fault;
 use hulse_proto::id::{EntryId, Offset};
 
@@ -18,29 +18,46 @@ impl Search {
     /// The first entry behind a lost one that is there, and where it begins; behind the last one that is the ledger's end.
     pub(super) async fn after_loss(&self, lost: EntryId) -> Result<(EntryId, Offset), Fault> {
         let found = self.head_after_loss(lost.next()).await?;
-        Ok(found.map_or((self.end_entry, self.end), |(entry, head)| {
-            (entry, head.first_offset)
+        Ok(found.map_or((self.end_entry, self.end), |head| {
+            (head.header.entry, head.header.first_offset)
         }))
     }
 
-    /// The header of the first entry from `entry` on that is there.
-    pub(super) async fn head_after_loss(
-        &self,
-        entry: EntryId,
-    ) -> Result<Option<(EntryId, EntryHeader)>, Fault> {
+    /// The head of the first entry from `entry` on that is there.
+    pub(super) async fn head_after_loss(&self, entry: EntryId) -> Result<Option<EntryHead>, Fault> {
         let mut next = entry;
         while next < self.end_entry {
-            let heads = self.reader.read_heads(next, next.next(), 1, self.class);
-            match heads.await {
-                Err(error) if self.is_lost(next, &error) => next = next.next(),
-                Ok(heads) if !heads.is_empty() => return Ok(Some((next, heads[0].header))),
-                Ok(_) => {
-                    let why = "a ledger answered no entry where one must be";
-                    return Err(super::reader::damaged(self.ledger, &why));
-                }
-                Err(error) => return Err(storage_fault::read(self.ledger, &error)),
+            match self.head_unless_lost(next).await? {
+                None => next = next.next(),
+                found => return Ok(found),
             }
         }
         Ok(None)
+    }
+
+    /// The head of the last entry that is there.
+    pub(super) async fn last_head(&self) -> Result<Option<EntryHead>, Fault> {
+        for entry in (0..self.end_entry.0).rev() {
+            let found = self.head_unless_lost(EntryId(entry)).await?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    async fn head_unless_lost(&self, entry: EntryId) -> Result<Option<EntryHead>, Fault> {
+        let heads = self.reader.read_heads(entry, entry.next(), 1, self.class);
+        match heads.await {
+            Err(error) if self.is_lost(entry, &error) => Ok(None),
+            Err(error) => Err(storage_fault::read(self.ledger, &error)),
+            Ok(heads) => match heads.into_iter().next() {
+                None => {
+                    let why = "a ledger answered no entry where one must be";
+                    Err(super::reader::damaged(self.ledger, &why))
+                }
+                head => Ok(head),
+            },
+        }
     }
 }

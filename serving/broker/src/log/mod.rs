@@ -12,6 +12,7 @@ mod reader;
 mod tail;
 mod view;
 
+pub(crate) use by_time::TimeTurns;
 pub(crate) use chain::{Chain, ChainError};
 pub(crate) use reader::LogReader;
 pub use reader::{ReadBatch, ReadChunk, SkipReason};

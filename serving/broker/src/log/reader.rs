@@ -267,7 +267,7 @@ impl LogReader {
         while search.above.0.saturating_sub(search.below.0) > NEAR_ENTRIES {
             let probe = EntryId(search.below.0.midpoint(search.above.0));
             let (middle, head) = match search.head_after_loss(probe).await? {
-                Some(found) => found,
+                Some(found) => (found.header.entry, found.header),
                 // Everything from the middle on is lost, so what is left lies below it.
                 None => {
                     search.above = probe;
@@ -306,21 +306,6 @@ impl Search {
             exact: false,
             class,
         }
-    }
-
-    pub(super) async fn head(&self, entry: EntryId) -> Result<(EntryHeader, Envelope), Fault> {
-        let heads = self
-            .reader
-            .read_heads(entry, entry.next(), 1, self.class)
-            .await;
-        let heads = heads.map_err(|error| storage_fault::read(self.ledger, &error))?;
-        let head = heads
-            .first()
-            .ok_or_else(|| damaged(self.ledger, &"a ledger answered no entry where one must be"))?;
-        Ok((
-            head.header,
-            decode_envelope(self.ledger, entry, &head.envelope)?,
-        ))
     }
 
     /// The last entry in `below..above` that begins at or before `start`.

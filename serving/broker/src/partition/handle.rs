@@ -13,7 +13,8 @@ use hulse_proto::id::{Offset, OwnerEpoch, PartitionId, ProducerId};
 use hulse_proto::time::TimestampMs;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::log::{LogReader, ReadChunk};
+use crate::IngressPermit;
+use crate::log::{LogReader, ReadChunk, TimeTurns};
 
 /// Bytes of batches that may wait in one partition before more are refused with OVERLOADED.
 const QUEUED_BYTES_MAX: usize = 128 << 20;
@@ -120,6 +121,8 @@ pub(crate) enum Command {
 pub(crate) struct ProduceCommand {
     pub(crate) header: BatchHeader,
     pub(crate) batch: Bytes,
+    /// Held until it is answered, whoever waits for that.
+    pub(crate) room: Option<IngressPermit>,
     pub(crate) answer: oneshot::Sender<Result<Produced, Fault>>,
 }
 
@@ -172,6 +175,7 @@ pub(crate) struct Shared {
     pub(crate) offsets: watch::Receiver<LogOffsets>,
     pub(crate) ended: Arc<Ended>,
     pub(crate) log: LogReader,
+    pub(crate) time_turns: TimeTurns,
     pub(crate) queued_bytes: Arc<AtomicUsize>,
     pub(crate) max_batch_bytes: usize,
     pub(crate) log_append_time: bool,
@@ -197,15 +201,23 @@ impl PartitionHandle {
         self.0.log_append_time
     }
 
+    /// As [`PartitionHandle::produce_in`], of a batch that took no room.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn produce(&self, batch: Bytes) -> ProduceFuture {
+        self.produce_in(None, batch)
+    }
+
     /// Checks and enqueues one batch. Batches are judged and appended in the order of the calls; the answer comes after
-    /// durability.
+    /// durability. `room` is held as long as the batch waits or is on its way, also when the answer is not waited for.
     ///
     /// # Errors
     /// BATCH_CORRUPT, BATCH_TOO_LARGE, INVALID_REQUEST (serving.md C2.2); FENCED_EPOCH, OUT_OF_ORDER_SEQUENCE,
     /// SEQUENCE_OVERLAP (C2.3–C2.6); OVERLOADED; and with fate unknown STORAGE_UNKNOWN.
-    pub fn produce(&self, batch: Bytes) -> ProduceFuture {
+    pub fn produce_in(&self, room: Option<IngressPermit>, batch: Bytes) -> ProduceFuture {
         let ended = self.0.ended.clone();
-        match self.enqueue(batch) {
+        match self.enqueue(room, batch) {
             Ok(answer) => ProduceFuture {
                 answer: Ok(answer),
                 ended,
@@ -219,6 +231,7 @@ impl PartitionHandle {
 
     fn enqueue(
         &self,
+        room: Option<IngressPermit>,
         batch: Bytes,
     ) -> Result<oneshot::Receiver<Result<Produced, Fault>>, Option<Fault>> {
         let header = batch::verify_produced(&batch, self.0.max_batch_bytes)
@@ -245,6 +258,7 @@ impl PartitionHandle {
         let command = Command::Produce(ProduceCommand {
             header,
             batch,
+            room,
             answer,
         });
         self.0.commands.send(command).map_err(|_| None)?;
@@ -297,7 +311,8 @@ impl PartitionHandle {
         self.0.log.read(start, max_bytes).await
     }
 
-    /// The first record whose timestamp is at least `timestamp`: its offset and timestamp.
+    /// The first record whose timestamp is at least `timestamp`: its offset and timestamp. Cancel-safe: a batch that is being opened
+    /// is opened to its end, for nobody.
     ///
     /// # Errors
     /// As [`PartitionHandle::read`].
@@ -305,11 +320,23 @@ impl PartitionHandle {
         &self,
         timestamp: TimestampMs,
     ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
-        self.0.log.offset_at_time(timestamp).await
+        let shared = &self.0;
+        shared
+            .log
+            .offset_at_time(timestamp, &shared.time_turns)
+            .await
     }
-}
 
-impl PartitionHandle {
+    /// The first record with the highest timestamp of the log: its offset and timestamp. Cancel-safe as
+    /// [`PartitionHandle::offset_at_time`].
+    ///
+    /// # Errors
+    /// As [`PartitionHandle::read`].
+    pub async fn offset_of_max_time(&self) -> Result<Option<(Offset, TimestampMs)>, Fault> {
+        let shared = &self.0;
+        shared.log.offset_of_max_time(&shared.time_turns).await
+    }
+
     /// The highest epoch up to `epoch` under which records stand, and the end of its records. An epoch above the owner's own is
     /// not known: `None`.
     pub fn end_of_epoch(&self, epoch: OwnerEpoch) -> Option<(OwnerEpoch, Offset)> {
@@ -318,14 +345,6 @@ impl PartitionHandle {
             std::cmp::Ordering::Equal => Some((epoch, self.offsets().high_watermark)),
             std::cmp::Ordering::Less => Some(self.0.log.with_view(|view| view.end_of_epoch(epoch))),
         }
-    }
-
-    /// The first record with the highest timestamp of the log: its offset and timestamp.
-    ///
-    /// # Errors
-    /// As [`PartitionHandle::read`].
-    pub async fn offset_of_max_time(&self) -> Result<Option<(Offset, TimestampMs)>, Fault> {
-        self.0.log.offset_of_max_time().await
     }
 }
 

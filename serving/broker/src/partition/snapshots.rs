@@ -240,7 +240,7 @@ mod tests {
 
     use super::*;
     use crate::keys::partition_key;
-    use crate::log::TailBudget;
+    use crate::log::{TailBudget, TimeTurns};
     use crate::partition::takeover::{PartitionPolicy, go_on, win_epoch};
 
     async fn owner() -> (Collaborators, StateWriter) {
@@ -263,6 +263,7 @@ mod tests {
             client: LedgerClient::new(cell, config, store, directory, clock.clone(), [3; 32]),
             clock,
             tail: TailBudget::new(0),
+            time_turns: TimeTurns::new(),
             broker: NodeName::new("b").unwrap(),
             boot: Uuid::from_u128(4),
             producer_expiry: Duration::from_secs(60),

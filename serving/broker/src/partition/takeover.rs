@@ -22,7 +22,7 @@ use super::core::CoreConfig;
 use super::ownership;
 use super::snapshots::StateWriter;
 use crate::keys::partition_key;
-use crate::log::{Chain, LedgerSpan, LogReader, LogView, TailBudget};
+use crate::log::{Chain, LedgerSpan, LogReader, LogView, TailBudget, TimeTurns};
 use crate::state::{NoMeta, PartitionState, StateFold};
 use crate::storage_fault;
 
@@ -39,6 +39,7 @@ pub(crate) struct Collaborators {
     pub(crate) client: LedgerClient,
     pub(crate) clock: Arc<dyn WallClock>,
     pub(crate) tail: TailBudget,
+    pub(crate) time_turns: TimeTurns,
     pub(crate) broker: NodeName,
     /// This start of the broker: tells its own writes from those of an earlier life.
     pub(crate) boot: Uuid,
@@ -71,7 +72,7 @@ pub(crate) struct Taken {
     pub(crate) replayed: u64,
 }
 
-/// Takes `partition` over.
+/// Takes `partition` over. `won` hears of the epoch as soon as it is this broker's, long before the partition serves.
 ///
 /// # Errors
 /// A fault that says whether a retry helps.
@@ -79,9 +80,11 @@ pub(crate) async fn take_over(
     with: &Collaborators,
     partition: PartitionId,
     policy: PartitionPolicy,
+    won: impl FnOnce(OwnerEpoch),
 ) -> Result<Taken, Fault> {
-    let won = win_epoch(with, partition).await?;
-    go_on(with, partition, policy, won).await
+    let epoch = win_epoch(with, partition).await?;
+    won(OwnerEpoch(epoch.0.owner_epoch));
+    go_on(with, partition, policy, epoch).await
 }
 
 /// All that follows a won epoch. When another broker wins a newer one meanwhile, what is missing here was not lost: the new owner

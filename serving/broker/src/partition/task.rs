@@ -22,6 +22,7 @@ use super::handle::{
 use super::ledgers::News;
 use super::snapshots::{SnapshotError, StateWriter};
 use super::takeover::{Collaborators, Taken};
+use crate::IngressPermit;
 use crate::clock::OwnerClock;
 use crate::log::{Chain, LogReader, LogView};
 use crate::state::NoMeta;
@@ -31,7 +32,14 @@ const COMMANDS_PER_TURN: usize = 1024;
 /// How often age-based work is looked at.
 const TICK: Duration = Duration::from_secs(1);
 
-type Ticket = (oneshot::Sender<Result<Produced, Fault>>, usize);
+/// Who waits for a batch's answer, and what the batch takes until then.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    answer: oneshot::Sender<Result<Produced, Fault>>,
+    bytes: usize,
+    room: Option<IngressPermit>,
+}
+
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A chain, and what became of the log ledger that was to be made, looked at or closed.
 pub(super) type LedgerWork = Boxed<(Chain, Result<News, Fault>)>;
@@ -80,6 +88,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         offsets: watch,
         ended: ended.clone(),
         log: taken.log.clone(),
+        time_turns: with.time_turns.clone(),
         queued_bytes: queued_bytes.clone(),
         max_batch_bytes: with.max_batch_bytes,
         log_append_time: taken.config.log_append_time,
@@ -239,7 +248,11 @@ impl Task {
     }
 
     fn take(&mut self, produce: ProduceCommand) {
-        let ticket = (produce.answer, produce.batch.len());
+        let ticket = Ticket {
+            answer: produce.answer,
+            bytes: produce.batch.len(),
+            room: produce.room,
+        };
         let now = self.clock.now_ms();
         self.core
             .produce(produce.header, &produce.batch, ticket, now);
@@ -285,8 +298,15 @@ impl Task {
         }
     }
 
-    fn answer(&mut self, (answer, bytes): Ticket, result: Result<Produced, Fault>) {
+    fn answer(&mut self, ticket: Ticket, result: Result<Produced, Fault>) {
+        let Ticket {
+            answer,
+            bytes,
+            room,
+        } = ticket;
         self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        // Before the answer: who hears it may send more.
+        drop(room);
         // Who asked may have gone; the batch is stored all the same.
         let _ = answer.send(result);
     }

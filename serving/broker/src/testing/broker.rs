@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::time::Duration;
 
 use bookie_client::{BookieDirectory, Candidate, ClientConfig, LedgerClient};
-use bookie_metadata::testing::FaultyStore;
+use bookie_metadata::testing::{Call, Fate, FaultyStore};
 use bookie_metadata::{BoxFuture, MemoryStore, MetadataError, MetadataStore};
 use hulse_proto::bookie::BookieCalls;
 use hulse_proto::id::{CellId, Incarnation, NodeName};
@@ -131,6 +131,16 @@ impl MemoryBroker {
             metadata: broker.metadata,
             metrics: broker.metrics,
         })
+    }
+
+    /// From now on a take-over goes on for about twice this time after it has won its epoch; of zero, it is as fast as ever.
+    pub fn slow_openings(&self, time: Duration) {
+        self.metadata.choose(move |call| match call {
+            Call::List(prefix) if prefix.starts_with("chain/") && !time.is_zero() => {
+                Fate::Slow(time)
+            }
+            _ => Fate::Pass,
+        });
     }
 
     fn client(&self, seed: [u8; 32]) -> LedgerClient {

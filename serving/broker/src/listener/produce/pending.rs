@@ -61,7 +61,7 @@ impl Pending {
         let Received { batch, at, room } = received;
         let records = BatchHeader::view(&batch).map_or(0, |header| u64::from(header.count));
         let bytes = batch.len();
-        let mut answer = handle.produce(batch);
+        let mut answer = handle.produce_in(Some(room.in_broker()), batch);
         if let Some(fault) = answer.refused() {
             return Err(fault);
         }

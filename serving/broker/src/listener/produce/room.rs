@@ -23,13 +23,12 @@ struct Counts {
     owed: AtomicU64,
 }
 
-/// The room of one batch, in the session and in the broker. Dropping it frees both.
+/// The room of one batch, in the session and in the broker. Dropping it frees the one, and the other where nobody else holds it.
 #[derive(Debug)]
 pub(super) struct Room {
     bytes: u64,
     session: Allowance,
-    /// Held for its drop.
-    _broker: IngressPermit,
+    broker: IngressPermit,
 }
 
 impl Allowance {
@@ -62,7 +61,7 @@ impl Allowance {
         Room {
             bytes,
             session: self.clone(),
-            _broker: broker,
+            broker,
         }
     }
 
@@ -77,6 +76,13 @@ impl Allowance {
             return None;
         }
         Some(self.0.owed.swap(0, Ordering::Relaxed))
+    }
+}
+
+impl Room {
+    /// Its part of the broker's room, for whoever has the batch longer than the session.
+    pub(super) fn in_broker(&self) -> IngressPermit {
+        self.broker.clone()
     }
 }
 

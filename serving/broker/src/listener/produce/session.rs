@@ -20,8 +20,8 @@ use super::pending::{Done, Pending, Received};
 use super::room::Allowance;
 use crate::PartitionHandle;
 use crate::listener::front::{Front, shutting_down};
+use crate::listener::identity::check_client_id;
 use crate::listener::ingress::IngressPermit;
-use crate::listener::txn::check_client_id;
 use crate::listener::wire::invalid;
 
 /// A client says Hello within this.

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use hulse_proto::wire::v1;
 use tonic::{Request, Response, Status};
 
-use super::front::Front;
-use super::wire::invalid;
 use crate::authorise::{Action, Resource};
+use crate::listener::front::Front;
+use crate::listener::wire::invalid;
 
 /// Longest client id that is taken, bytes.
-pub(super) const CLIENT_ID_BYTES_MAX: usize = 256;
+const CLIENT_ID_BYTES_MAX: usize = 256;
 
 /// Service Txn.
-pub(super) struct TxnService(pub(super) Arc<Front>);
+pub(crate) struct TxnService(pub(crate) Arc<Front>);
 
 #[tonic::async_trait]
 impl v1::txn_server::Txn for TxnService {
@@ -35,7 +35,7 @@ impl v1::txn_server::Txn for TxnService {
 }
 
 /// A client id is for people: any words, but not without end.
-pub(super) fn check_client_id(client_id: &str) -> Result<(), hulse_proto::error::Fault> {
+pub(crate) fn check_client_id(client_id: &str) -> Result<(), hulse_proto::error::Fault> {
     if client_id.len() <= CLIENT_ID_BYTES_MAX {
         return Ok(());
     }

@@ -19,7 +19,7 @@ const TRIES_MAX: u32 = 8;
 ///
 /// # Errors
 /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`: ask again; `DATA_DAMAGED`.
-pub(super) async fn node_id(store: &dyn MetadataStore, name: &NodeName) -> Result<i32, Fault> {
+pub(crate) async fn node_id(store: &dyn MetadataStore, name: &NodeName) -> Result<i32, Fault> {
     let key = format!("broker/{name}");
     let mut last = None;
     for _ in 0..TRIES_MAX {

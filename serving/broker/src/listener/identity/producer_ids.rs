@@ -25,13 +25,13 @@ type Answer = oneshot::Sender<Result<ProducerId, Fault>>;
 
 /// The source of producer ids. Its task ends with the last clone.
 #[derive(Clone)]
-pub(super) struct ProducerIds {
+pub(crate) struct ProducerIds {
     requests: mpsc::Sender<Answer>,
 }
 
 impl ProducerIds {
     /// Starts the task that owns the blocks.
-    pub(super) fn start(store: Arc<dyn MetadataStore>) -> Self {
+    pub(crate) fn start(store: Arc<dyn MetadataStore>) -> Self {
         let (requests, mut waiting) = mpsc::channel::<Answer>(WAITING_MAX);
         tokio::spawn(async move {
             let mut block = 0..0;
@@ -51,7 +51,7 @@ impl ProducerIds {
     ///
     /// # Errors
     /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`: no id was given. `OVERLOADED`: too many ask, or every race was lost.
-    pub(super) async fn next(&self) -> Result<ProducerId, Fault> {
+    pub(crate) async fn next(&self) -> Result<ProducerId, Fault> {
         let (answer, waiting) = oneshot::channel();
         if self.requests.try_send(answer).is_err() {
             let words = "too many requests for producer ids wait; retry";
