@@ -64,3 +64,55 @@ impl Partitions {
         Ok(last)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bookie_metadata::testing::{Call, Fate};
+
+    use super::*;
+    use crate::testing::MemoryBroker;
+
+    /// The keys of epochs and of chains are slow: an opening is cut into steps of a second.
+    fn slow(call: Call<'_>) -> Fate {
+        let wins =
+            |txn: &bookie_metadata::Txn| txn.ops.iter().any(|op| op.key().starts_with("part/"));
+        match call {
+            Call::Txn(txn) if wins(txn) => Fate::Slow(Duration::from_secs(1)),
+            Call::List(prefix) if prefix.starts_with("chain/") => {
+                Fate::Slow(Duration::from_secs(1))
+            }
+            _ => Fate::Pass,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn told_epoch_is_never_above_the_one_under_which_a_partition_is_being_opened() {
+        let memory = MemoryBroker::default();
+        for life in 1..=3 {
+            let front = memory.front(|_| {});
+            let topic = front.topics().resolve(&"t".parse().unwrap(), true).await;
+            let topic = topic.unwrap();
+            let partitions = front.partitions().clone();
+            let told = async || partitions.leader_epochs(&topic).await.unwrap()[0].0;
+            assert_eq!(told().await, life, "closed");
+            memory.metadata.choose(slow);
+            let id = topic.partition_ids().next().unwrap();
+            let opening = tokio::spawn({
+                let partitions = partitions.clone();
+                async move { partitions.open(id).await }
+            });
+            // While the epoch is being won too low is right; then it is known.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            assert!(told().await <= life, "being won");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(!opening.is_finished());
+            assert_eq!(told().await, life, "won");
+            let open = opening.await.unwrap().unwrap();
+            assert_eq!((told().await, open.leader_epoch().0), (life, life));
+            memory.metadata.choose(|_| Fate::Pass);
+            partitions.close_all().await;
+        }
+    }
+}

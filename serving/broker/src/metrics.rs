@@ -199,6 +199,11 @@ impl Metrics {
                 fault.reason.as_str()
             }
         };
+        self.request_ended(api, code);
+    }
+
+    /// As [`Metrics::request`], of a wire that has codes of its own and counts faults where it tells them.
+    pub fn request_ended(&self, api: &'static str, code: &'static str) {
         self.requests
             .get_or_create(&OutcomeLabels { api, code })
             .inc();

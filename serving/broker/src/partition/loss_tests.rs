@@ -6,6 +6,8 @@ use std::time::Duration;
 use bookie_client::testing::{FixedClock, MemoryBookie, StaticDirectory};
 use bookie_client::{ClientConfig, LedgerClient};
 use bookie_metadata::{MemoryStore, MetadataStore};
+use bytes::Bytes;
+use hulse_proto::batch::{BatchBuilder, Compression, RecordRef};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{
     CellId, EntryId, Incarnation, LedgerId, NodeName, Offset, PartitionId, TopicId,
@@ -68,10 +70,16 @@ impl Cell {
 
     /// Stores `count` batches of one record, each in an entry of its own, and stops in good order; the log ledger.
     async fn fill(&self, count: i32) -> LedgerId {
+        let batches = (0..count).map(|sequence| batch(7, 0, sequence, 1));
+        self.fill_with(batches).await
+    }
+
+    /// The same with these batches.
+    async fn fill_with(&self, batches: impl Iterator<Item = Bytes>) -> LedgerId {
         let partitions = self.broker(1);
         let handle = partitions.open(self.partition).await.unwrap();
-        for sequence in 0..count {
-            handle.produce(batch(7, 0, sequence, 1)).await.unwrap();
+        for batch in batches {
+            handle.produce(batch).await.unwrap();
         }
         let ledgers = partitions.ledgers(self.partition).await.unwrap();
         partitions.close_all().await;
@@ -84,6 +92,19 @@ impl Cell {
             self.bookie.ledgers().damage(ledger, EntryId(*entry));
         }
     }
+}
+
+/// A batch of one record of this time.
+fn timed(timestamp: i64) -> Bytes {
+    let mut builder = BatchBuilder::new(Compression::None).unwrap();
+    let record = RecordRef {
+        timestamp,
+        key: None,
+        value: Some(b"v"),
+        headers: &[],
+    };
+    builder.push(&record).unwrap();
+    builder.build(None)
 }
 
 /// Base offsets of what is shown, and the gaps.
@@ -154,6 +175,35 @@ async fn whole_closed_ledger_loses_nothing_by_a_word() {
     assert_eq!(reason(refused), Some(Reason::PreconditionFailed));
     let handle = partitions.open(cell.partition).await.unwrap();
     assert_eq!(shown(&handle).await.0, [0, 1, 2]);
+}
+
+/// Times 10, 20 … stand at offsets 0, 1 …; of those that are lost the next one is found.
+#[tokio::test(start_paused = true)]
+async fn times_are_found_past_what_is_recorded_as_lost() {
+    for lost in [&[0, 1][..], &[4, 5], &[9], &[0, 3, 4, 8, 9]] {
+        let cell = Cell::new();
+        let ledger = cell.fill_with((1..=10).map(|n| timed(n * 10))).await;
+        cell.rot(ledger, lost);
+        let partitions = cell.broker(2);
+        partitions.accept_loss(ledger, None).await.unwrap();
+        let handle = partitions.open(cell.partition).await.unwrap();
+        let there = |offset: &u64| !lost.contains(offset);
+        for asked in 0..=100 {
+            let first = (0..10)
+                .filter(there)
+                .find(|offset| offset * 10 + 10 >= asked);
+            let expected = first.map(|offset| (Offset(offset), offset as i64 * 10 + 10));
+            let found = handle.offset_at_time(asked as i64).await.unwrap();
+            assert_eq!(found, expected, "{asked} without {lost:?}");
+        }
+        let last = (0..10).rev().find(there).unwrap();
+        let expected = Some((Offset(last), last as i64 * 10 + 10));
+        assert_eq!(handle.offset_of_max_time().await.unwrap(), expected);
+        // The ledger behind is found, too.
+        handle.produce(timed(500)).await.unwrap();
+        let found = handle.offset_at_time(499).await.unwrap();
+        assert_eq!(found, Some((Offset(10), 500)));
+    }
 }
 
 /// The state chain: a snapshot that is recorded as lost is void, and the log is replayed from its start.

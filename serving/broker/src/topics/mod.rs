@@ -11,13 +11,15 @@
 //! 4. A change of unknown outcome is resent as it was while its key has the old version, and judged by identity afterwards
 //!    (storage.md, amendment to M3).
 //!
-//! Reading order: `topic` (the record), `change` (one safe compare-and-set), `registry` (create, find, list, grow), `deletion`.
+//! Reading order: `topic` (the record), `change` (one safe compare-and-set), `registry` (create, find, list, grow; `unknown`
+//! spares it work), `deletion`.
 
 mod cache;
 mod change;
 mod deletion;
 mod registry;
 mod topic;
+mod unknown;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ use super::change::{Changed, Expected, change, read};
 use super::topic::{
     NewTopic, PREFIX, Topic, TopicPage, TopicState, deleting, id_not_found, not_found,
 };
+use super::unknown::Unknown;
 
 /// Topics per page when the caller names no number, and at most.
 const PAGE: (usize, usize) = (100, 1000);
@@ -51,6 +52,7 @@ pub(super) struct Inner {
     clock: Arc<dyn WallClock>,
     rng: Mutex<ChaCha12Rng>,
     cache: Mutex<Cache>,
+    unknown: Mutex<Unknown>,
     refresh: Mutex<Option<Refresh>>,
     /// Deletions under way in this process.
     pub(super) deletions: Mutex<HashMap<TopicId, Deletion>>,
@@ -77,6 +79,7 @@ impl Topics {
             clock,
             rng: Mutex::new(rng),
             cache: Mutex::default(),
+            unknown: Mutex::default(),
             refresh: Mutex::default(),
             deletions: Mutex::default(),
         }))
@@ -201,17 +204,18 @@ impl Topics {
         Err(lost_every_race(name))
     }
 
-    /// Reads a topic by identity, as it is now.
+    /// Reads a topic by identity, as it is now. One that is not there is looked for at most once a second.
     ///
     /// # Errors
     /// `TOPIC_NOT_FOUND`: there is none, or another one has its name; `TOPIC_DELETING`; `METADATA_UNAVAILABLE`.
     pub async fn find(&self, id: TopicId) -> Result<Topic, Fault> {
         let mut name = self.cached_id(id);
-        if name.is_none() {
+        if name.is_none() && !lock(&self.0.unknown).holds(id) {
             self.refresh().await?;
             name = self.cached_id(id);
         }
         let Some(name) = name else {
+            lock(&self.0.unknown).note(id);
             return Err(id_not_found(id));
         };
         match self.get(&name).await {

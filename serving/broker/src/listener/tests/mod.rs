@@ -4,5 +4,6 @@ mod admin;
 mod faults;
 mod produce;
 mod reading;
+mod room;
 mod session;
 mod world;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bookie_metadata::testing::{Call, Fate, Late};
 use bookie_metadata::{MemoryStore, TxnOutcome};
@@ -66,6 +67,28 @@ async fn racing_creators_converge_on_one_identity() {
     let ids = futures::future::join_all(racers).await;
     let ids: BTreeSet<TopicId> = ids.into_iter().map(Result::unwrap).collect();
     assert_eq!(ids.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_identity_costs_one_listing_a_second_however_often_it_is_asked_for() {
+    let (topics, store) = faulty();
+    topics.create(&name("a"), 1).await.unwrap();
+    let listings = Arc::new(AtomicUsize::new(0));
+    let count = listings.clone();
+    store.choose(move |call| {
+        if matches!(call, Call::List(_)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Fate::Pass
+    });
+    let nobody = TopicId(Uuid::from_u128(77));
+    for second in 1..=2 {
+        for _ in 0..100 {
+            assert_eq!(reason(topics.find(nobody).await), Reason::TopicNotFound);
+        }
+        assert_eq!(listings.load(Ordering::Relaxed), second);
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
