@@ -27,9 +27,11 @@ mod metrics;
 mod owner;
 mod partition;
 mod removal;
+mod retention;
 mod serve;
 pub mod state;
 mod storage_fault;
+mod subscriptions;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod topics;
@@ -41,5 +43,10 @@ pub use log::{ReadBatch, ReadChunk, SkipReason};
 pub use metrics::Metrics;
 pub use owner::{LedgerView, Partitions, PartitionsConfig};
 pub use partition::{LogOffsets, PartitionHandle, PartitionPolicy, ProduceFuture, Produced};
+pub use retention::{Limits, RetentionPolicy, Setting};
 pub use serve::{Broker, ServeError, serve, serve_with};
+pub use subscriptions::{
+    NewSubscription, StartPoint, SubscribedTopic, Subscription, SubscriptionKind, SubscriptionName,
+    SubscriptionPage, Subscriptions,
+};
 pub use topics::{NewTopic, PartitionRemover, Topic, TopicPage, TopicState, Topics, TopicsConfig};

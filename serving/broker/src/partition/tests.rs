@@ -9,9 +9,9 @@ use hulse_proto::id::{EntryId, Offset, OwnerEpoch, PartitionId, ProducerId, Topi
 
 use super::core::{CoreConfig, Effect, PartitionCore};
 use super::handle::Produced;
-use crate::state::{NoMeta, PartitionState};
+use crate::state::{Cursors, PartitionState};
 
-pub(super) type Core = PartitionCore<NoMeta, u32>;
+pub(super) type Core = PartitionCore<Cursors, u32>;
 
 pub(super) fn core() -> Core {
     core_that_rolls_at(1 << 20)

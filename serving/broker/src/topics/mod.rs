@@ -22,7 +22,7 @@ mod topic;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use change::read;
+pub(crate) use change::{Changed, Expected, change, read};
 pub use deletion::PartitionRemover;
 pub use registry::{Topics, TopicsConfig};
 pub use topic::{NewTopic, Topic, TopicPage, TopicState};
