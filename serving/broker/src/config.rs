@@ -22,6 +22,8 @@ pub struct BrokerConfig {
     pub ingress_bytes: usize,
     /// Bytes that reads hold ahead of their connections over all clients; beyond it each goes on in small steps.
     pub read_ahead_bytes: usize,
+    /// Records that one consumer may have without an ack before nothing more is delivered to it.
+    pub unacked_records_max: u32,
     /// Partitions of a topic made without a count.
     pub default_partitions: u32,
     /// Whether a producer's look-up makes a missing topic.
@@ -52,6 +54,7 @@ impl BrokerConfig {
             connections_max: 10_000,
             ingress_bytes: 64 << 20,
             read_ahead_bytes: 64 << 20,
+            unacked_records_max: 5_000,
             default_partitions: 1,
             auto_create_topics: true,
             producer_expiry: Duration::from_secs(24 * 3600),

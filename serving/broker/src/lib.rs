@@ -31,6 +31,7 @@ mod retention;
 mod serve;
 pub mod state;
 mod storage_fault;
+mod subscription_metrics;
 mod subscriptions;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -42,7 +43,11 @@ pub use listener::{Door, Front, IngressPermit, WireListener};
 pub use log::{ReadBatch, ReadChunk, SkipReason};
 pub use metrics::Metrics;
 pub use owner::{LedgerView, Partitions, PartitionsConfig};
-pub use partition::{LogOffsets, PartitionHandle, PartitionPolicy, ProduceFuture, Produced};
+pub use partition::{
+    AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,
+    CursorView, LaneView, LogOffsets, Moved, PartitionHandle, PartitionPolicy, ProduceFuture,
+    Produced, Stand, Tie,
+};
 pub use retention::{Limits, RetentionPolicy, Setting};
 pub use serve::{Broker, ServeError, serve, serve_with};
 pub use subscriptions::{

@@ -5,7 +5,7 @@
 //!    caller has marked the topic before (`topics`).
 //! 2. Each step may be repeated, and begun by another broker.
 
-use bookie_metadata::{ListRequest, Op, Txn, Versioned, list_all};
+use bookie_metadata::{ListRequest, Op, TXN_OPS_MAX, Txn, Versioned, list_all};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{LedgerId, PartitionId};
 use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
@@ -36,6 +36,7 @@ impl Partitions {
         self.close(partition, gone).await;
         let metadata = &*self.with.metadata;
         self.end_guards(partition).await?;
+        let mut keys = Vec::new();
         for kind in [LedgerKind::Log, LedgerKind::State] {
             let chain = Chain::load(metadata, partition, kind)
                 .await
@@ -44,11 +45,14 @@ impl Partitions {
                 self.delete_ledger(LedgerId(link.ledger)).await?;
             }
             let items = list_all(metadata, &chain_prefix(partition, kind)).await;
-            for item in items.map_err(|error| storage_fault::metadata(&error))? {
-                self.delete_key(item.key).await?;
-            }
+            let items = items.map_err(|error| storage_fault::metadata(&error))?;
+            keys.extend(items.into_iter().map(|item| item.key));
         }
-        self.delete_key(partition_key(partition)).await?;
+        // Last of all: it tells that there was a partition.
+        keys.push(partition_key(partition));
+        for keys in keys.chunks(TXN_OPS_MAX) {
+            self.delete_keys(keys).await?;
+        }
         self.forget(partition);
         Ok(())
     }
@@ -92,10 +96,11 @@ impl Partitions {
             .map_err(|error| storage_fault::delete(&error))
     }
 
-    async fn delete_key(&self, key: String) -> Result<(), Fault> {
+    async fn delete_keys(&self, keys: &[String]) -> Result<(), Fault> {
+        let ops = keys.iter().cloned().map(|key| Op::Delete { key });
         let txn = Txn {
             compares: vec![],
-            ops: vec![Op::Delete { key }],
+            ops: ops.collect(),
         };
         self.with
             .metadata

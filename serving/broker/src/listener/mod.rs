@@ -1,6 +1,6 @@
 //! The gRPC listener: decodes, authorises, calls, answers.
 //!
-//! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `txn` (producer ids), `admin`. They share `front`:
+//! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `consuming` (sessions), `subscriptions`, `txn` (producer ids), `admin` (`retention`: its words for it). They share `front`:
 //! what is served, who may ask, and how an answer is counted. `wire` checks what came from outside, once; `opening` opens a
 //! partition for a request; `ingress` bounds what is read. `accept` and `router` are the server that carries the services; `seam` is
 //! what a listener of another wire stands on.
@@ -12,6 +12,7 @@
 
 mod accept;
 mod admin;
+mod consuming;
 mod front;
 mod ingress;
 mod ledgers;
@@ -21,8 +22,10 @@ mod opening;
 mod produce;
 mod producer_ids;
 mod reading;
+mod retention;
 mod router;
 mod seam;
+mod subscriptions;
 mod txn;
 mod wire;
 

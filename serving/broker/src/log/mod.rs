@@ -4,6 +4,7 @@
 //! ledgers and recent entries (`tail`) and of where entries stand (`index`), `reader` answers reads from it,
 //! `by_time` finds records by their time, `retained` says which may go, `losses` passes over what is recorded as lost.
 
+mod backlog;
 mod by_time;
 mod chain;
 mod index;

@@ -137,7 +137,7 @@ pub(crate) struct PartitionCore<M, T> {
     /// Storage takes no records (amended D1).
     pub(super) full: Option<Fault>,
     pub(super) effects: Vec<Effect<T>>,
-    mutation: Mutation,
+    pub(super) mutation: Mutation,
 }
 
 impl<M: MetaState, T> PartitionCore<M, T> {

@@ -25,13 +25,15 @@ mod takeover;
 mod task;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trim_tests;
 mod trimming;
 
 pub use consuming::{CursorStart, Tie};
 pub(crate) use cursors::NewConsumer;
 pub use cursors::{
-    AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorView, LaneView, Moved,
-    Stand,
+    AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorView,
+    LaneView, Moved, Stand,
 };
 pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
 pub use takeover::PartitionPolicy;

@@ -349,7 +349,7 @@ fn snapshot_follows_the_first_entry_of_a_ledger_and_is_tried_again_after_a_failu
     let snapshots = |core: &mut Core| {
         core.take_effects()
             .iter()
-            .filter(|effect| matches!(effect, Effect::Snapshot(_)))
+            .filter(|effect| matches!(effect, Effect::Snapshot))
             .count()
     };
     assert_eq!(snapshots(&mut core), 1);

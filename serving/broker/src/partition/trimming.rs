@@ -69,7 +69,7 @@ pub(super) enum Wanted {
 type Work = Boxed<(Chain, Result<Done, Fault>)>;
 
 /// What a piece of work achieved.
-enum Done {
+pub(super) enum Done {
     /// The log begins here.
     Moved(Offset),
     /// These were to go; the chain tells which did.

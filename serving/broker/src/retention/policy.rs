@@ -102,6 +102,16 @@ impl RetentionPolicy {
     }
 }
 
+impl From<Limits> for RetentionPolicy {
+    /// As a topic would say it that leaves nothing to the cluster.
+    fn from(limits: Limits) -> Self {
+        Self {
+            time: limits.time.map_or(Setting::Unlimited, Setting::Limit),
+            bytes: limits.bytes.map_or(Setting::Unlimited, Setting::Limit),
+        }
+    }
+}
+
 impl Limits {
     /// True when nothing ever goes by itself.
     pub(crate) fn is_unlimited(&self) -> bool {

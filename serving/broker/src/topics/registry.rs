@@ -1,6 +1,7 @@
 //! Creates, finds, lists and grows topics.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -44,6 +45,14 @@ pub struct Topics(pub(super) Arc<Inner>);
 
 /// The outcome that everybody who waits for one deletion shares.
 pub(super) type Deletion = Shared<BoxFuture<'static, Result<(), Fault>>>;
+/// A deletion under way.
+#[derive(Clone)]
+pub(super) struct UnderWay {
+    pub(super) outcome: Deletion,
+    /// Partitions whose data are not gone yet.
+    pub(super) left: Arc<AtomicU32>,
+}
+
 type Refresh = Shared<BoxFuture<'static, Result<(), Fault>>>;
 
 pub(super) struct Inner {
@@ -54,7 +63,7 @@ pub(super) struct Inner {
     cache: Mutex<Cache>,
     refresh: Mutex<Option<Refresh>>,
     /// Deletions under way in this process.
-    pub(super) deletions: Mutex<HashMap<TopicId, Deletion>>,
+    pub(super) deletions: Mutex<HashMap<TopicId, UnderWay>>,
 }
 
 /// Locks a mutex of this module: none is held while code that may panic runs.
@@ -247,6 +256,12 @@ impl Topics {
     /// Whether the topic was serving when last heard of: no read. False as soon as a deletion has begun in this process.
     pub fn serves(&self, id: TopicId) -> bool {
         lock(&self.0.cache).serves(id) && !lock(&self.0.deletions).contains_key(&id)
+    }
+
+    /// Of a topic that this process deletes: partitions whose data are not gone yet.
+    pub fn partitions_left(&self, id: TopicId) -> Option<u32> {
+        let deletions = lock(&self.0.deletions);
+        Some(deletions.get(&id)?.left.load(Ordering::Relaxed))
     }
 
     /// Lists topics in order of their names. `namespace` is `tenant/namespace`, or empty for all; `token` comes from the page

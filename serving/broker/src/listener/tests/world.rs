@@ -111,6 +111,7 @@ impl World {
         let request = v1::CreateTopicRequest {
             name: name.to_owned(),
             partitions,
+            retention: None,
         };
         let made = self
             .admin()
