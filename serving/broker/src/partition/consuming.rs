@@ -130,7 +130,7 @@ impl PartitionHandle {
     ///
     /// # Errors
     /// `CONSUMER_EXISTS`, `SUBSCRIPTION_NOT_FOUND`, `OVERLOADED`, and the fault that ended the partition.
-    pub(crate) async fn attach(&self, new: NewConsumer) -> Result<Tie, Fault> {
+    pub async fn attach(&self, new: NewConsumer) -> Result<Tie, Fault> {
         let subscription = new.subscription;
         let (answer, receiver) = oneshot::channel();
         let attach = Command::Cursors(CursorCommand::Attach { new, answer });

@@ -30,10 +30,9 @@ mod trim_tests;
 mod trimming;
 
 pub use consuming::{CursorStart, Tie};
-pub(crate) use cursors::NewConsumer;
 pub use cursors::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorView,
-    LaneView, Moved, Stand,
+    LaneView, Moved, NewConsumer, Stand,
 };
 pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
 pub use takeover::PartitionPolicy;

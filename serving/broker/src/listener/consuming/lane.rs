@@ -22,8 +22,6 @@ use crate::state::OffsetRange;
 use crate::subscription_metrics::ConsumeCounts;
 use crate::{Begin, Cause, LaneView, LogOffsets, Stand};
 
-/// A stop of the flow is told when it has lasted this long.
-const BLOCKED_AFTER: Duration = Duration::from_millis(500);
 /// A partition that ended is noticed at least this often.
 const ENDED_CHECK: Duration = Duration::from_secs(1);
 
@@ -56,39 +54,39 @@ pub(super) struct Lane {
     pub(super) tell_end: bool,
     pub(super) stop: CancellationToken,
     pub(super) counts: ConsumeCounts,
-    progress: Progress,
+    pub(super) progress: Progress,
 }
 
 /// How far it is.
-struct Progress {
-    view: watch::Receiver<LaneView>,
-    offsets: watch::Receiver<LogOffsets>,
+pub(super) struct Progress {
+    pub(super) view: watch::Receiver<LaneView>,
+    pub(super) offsets: watch::Receiver<LogOffsets>,
     /// Attached was sent.
-    attached: bool,
+    pub(super) attached: bool,
     /// The client knows that it is active.
-    told_active: bool,
-    turn: u64,
-    begin: Option<Begin>,
-    cut: Cut,
-    units: VecDeque<Unit>,
+    pub(super) told_active: bool,
+    pub(super) turn: u64,
+    pub(super) begin: Option<Begin>,
+    pub(super) cut: Cut,
+    pub(super) units: VecDeque<Unit>,
     /// Of the chunk that the units are from.
-    room: Option<Room>,
+    pub(super) room: Option<Room>,
     /// Records sent in this turn.
-    delivered: u64,
+    pub(super) delivered: u64,
     /// Acked by it since it attached.
-    acked: u64,
-    seek_id: u64,
+    pub(super) acked: u64,
+    pub(super) seek_id: u64,
     /// The flow stopped then; and whether that was told.
-    stopped: Option<(Instant, v1::BlockedReason, bool)>,
-    acks_wait: bool,
-    told_end: Option<u64>,
+    pub(super) stopped: Option<(Instant, v1::BlockedReason, bool)>,
+    pub(super) acks_wait: bool,
+    pub(super) told_end: Option<u64>,
 }
 
 /// The client is gone.
-struct Gone;
+pub(super) struct Gone;
 
 /// Why a lane stops delivering.
-enum End {
+pub(super) enum End {
     Gone,
     Fault(Fault),
 }
@@ -242,55 +240,6 @@ impl Lane {
         }
     }
 
-    /// What is said of a stand.
-    fn stand_item(&mut self, view: &LaneView) -> Option<consume_down::Item> {
-        let lane = self.number;
-        let begin = self.progress.begin.as_ref();
-        let acked = begin.map_or_else(Vec::new, |begin| begin.acked.iter().map(to_wire).collect());
-        let base = begin.map_or(0, |begin| begin.base.0);
-        let state_epoch = begin.map_or(0, |begin| begin.state_epoch);
-        if !self.progress.attached {
-            let partition = self.tie.partition();
-            return Some(consume_down::Item::Attached(v1::Attached {
-                lane,
-                subscription_uuid: self.tie.subscription().to_bytes(),
-                leader_epoch: partition.leader_epoch().0,
-                base,
-                acked,
-                high_watermark: partition.offsets().high_watermark.0,
-                state_epoch,
-                active: begin.is_some(),
-            }));
-        }
-        let moved = begin.is_some_and(|begin| begin.cause == Cause::Moved);
-        if moved && self.progress.told_active {
-            let seek_id = begin.map_or(0, |begin| begin.seek_id);
-            let before = std::mem::replace(&mut self.progress.seek_id, seek_id);
-            return Some(consume_down::Item::SeekDone(v1::SeekDone {
-                lane,
-                seek_id: if seek_id == before { 0 } else { seek_id },
-                state_epoch,
-                base,
-                fault: None,
-            }));
-        }
-        if begin.is_none() && !self.progress.told_active {
-            return None;
-        }
-        let grace_ms = match view.stand {
-            Stand::Yielding(grace) => grace.as_millis() as u32,
-            _ => 0,
-        };
-        Some(consume_down::Item::ActiveChanged(v1::ActiveChanged {
-            lane,
-            active: begin.is_some(),
-            base,
-            acked,
-            state_epoch,
-            grace_ms,
-        }))
-    }
-
     /// The next unit, or a wait for what it needs.
     async fn go_on(&mut self, unacked: u64, crowded: bool) -> Result<(), End> {
         let full = unacked >= u64::from(self.shared.front.config.unacked_records_max);
@@ -346,30 +295,8 @@ impl Lane {
             .front
             .metrics
             .sent(u64::from(bytes > 0), records, bytes);
-        let item = consume_down::Item::Delivery(self.wire(unit));
+        let item = consume_down::Item::Delivery(self.delivery(unit));
         Ok(self.send(item, room).await?)
-    }
-
-    fn wire(&self, unit: Unit) -> v1::Delivery {
-        let begin = self.progress.begin.as_ref();
-        let acquired = unit.acquired.iter().map(|range| v1::AcquiredRange {
-            first: range.first.0,
-            end: range.end.0,
-            delivery_count: 0,
-        });
-        v1::Delivery {
-            lane: self.number,
-            // Numbered where it leaves.
-            delivery_seq: 0,
-            prev_end_offset: unit.prev_end.0,
-            end_offset: unit.end.0,
-            batch: unit.batch,
-            acquired: acquired.collect(),
-            skipped: unit.skipped,
-            high_watermark: self.tie.partition().offsets().high_watermark.0,
-            state_epoch: begin.map_or(0, |begin| begin.state_epoch),
-            append_time: unit.append_time,
-        }
     }
 
     /// Reads the next chunk once there is credit and room.
@@ -431,75 +358,12 @@ impl Lane {
         self.changed_or(more).await
     }
 
-    /// Nothing flows for a reason that the client should know if it lasts.
-    async fn stopped(&mut self, why: v1::BlockedReason) -> Result<(), End> {
-        match self.progress.stopped {
-            Some((_, known, true)) if known == why => self.changed().await,
-            Some((since, known, false)) if known == why => {
-                if since.elapsed() < BLOCKED_AFTER {
-                    return self.changed_or(sleep_until(since + BLOCKED_AFTER)).await;
-                }
-                self.progress.stopped = Some((since, why, true));
-                self.tell_blocked(why, false, None).await
-            }
-            _ => {
-                self.flows().await?;
-                self.progress.stopped = Some((Instant::now(), why, false));
-                Ok(())
-            }
-        }
-    }
-
-    /// The flow is not stopped, or not any more.
-    async fn flows(&mut self) -> Result<(), End> {
-        match self.progress.stopped.take() {
-            Some((_, why, true)) => self.tell_blocked(why, true, None).await,
-            _ => Ok(()),
-        }
-    }
-
-    async fn tell_acks_wait(&mut self, why: Option<&Fault>) -> Result<(), End> {
-        if !self.progress.attached || why.is_some() == self.progress.acks_wait {
-            return Ok(());
-        }
-        self.progress.acks_wait = why.is_some();
-        self.tell_blocked(v1::BlockedReason::AcksWait, why.is_none(), why)
-            .await
-    }
-
-    async fn tell_blocked(
-        &mut self,
-        reason: v1::BlockedReason,
-        over: bool,
-        fault: Option<&Fault>,
-    ) -> Result<(), End> {
-        let max = self.shared.front.config.unacked_records_max;
-        let message = match reason {
-            _ if over => String::new(),
-            v1::BlockedReason::AckRanges => {
-                "the cursor has too many acked ranges; ack the records between them".to_owned()
-            }
-            v1::BlockedReason::AcksWait => {
-                "acks cannot be made durable now; they wait, deliveries go on".to_owned()
-            }
-            _ => format!("{max} records are delivered and not acked; ack some"),
-        };
-        let item = consume_down::Item::Blocked(v1::Blocked {
-            lane: self.number,
-            reason: reason as i32,
-            over,
-            message,
-            fault: fault.map(Fault::to_wire),
-        });
-        Ok(self.send(item, None).await?)
-    }
-
-    async fn changed(&mut self) -> Result<(), End> {
+    pub(super) async fn changed(&mut self) -> Result<(), End> {
         self.changed_or(std::future::pending()).await
     }
 
     /// Waits for another view or for this.
-    async fn changed_or(&mut self, other: impl Future<Output = ()>) -> Result<(), End> {
+    pub(super) async fn changed_or(&mut self, other: impl Future<Output = ()>) -> Result<(), End> {
         tokio::select! {
             biased;
             changed = self.progress.view.changed() => {
@@ -516,7 +380,11 @@ impl Lane {
         }
     }
 
-    async fn send(&self, item: consume_down::Item, room: Option<Room>) -> Result<(), Gone> {
+    pub(super) async fn send(
+        &self,
+        item: consume_down::Item,
+        room: Option<Room>,
+    ) -> Result<(), Gone> {
         let down = v1::ConsumeDown { item: Some(item) };
         let sent = self.shared.out.send((Ok(down), room)).await;
         sent.map_err(|_| Gone)
@@ -529,12 +397,5 @@ async fn turned(view: &mut watch::Receiver<LaneView>, turn: u64) {
     if turned.await.is_err() {
         // Seen by the next wait.
         std::future::pending::<()>().await;
-    }
-}
-
-fn to_wire(range: OffsetRange) -> v1::OffsetRange {
-    v1::OffsetRange {
-        first: range.first.0,
-        end: range.end.0,
     }
 }

@@ -18,5 +18,6 @@ mod delivery;
 mod lane;
 mod service;
 mod session;
+mod telling;
 
 pub(crate) use service::ConsumeService;

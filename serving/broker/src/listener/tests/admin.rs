@@ -53,6 +53,7 @@ async fn topics_are_made_grown_listed_and_deleted() {
     );
     let delete = v1::DeleteTopicRequest {
         name: "acme/prod/a".to_owned(),
+        topic_uuid: bytes::Bytes::new(),
     };
     admin.delete_topic(delete.clone()).await.unwrap();
     assert_eq!(

@@ -23,13 +23,19 @@ const CONSUMERS_MAX: usize = 1_000;
 
 /// Who attaches.
 #[derive(Debug, Clone)]
-pub(crate) struct NewConsumer {
-    pub(crate) subscription: SubscriptionId,
-    pub(crate) kind: SubscriptionKind,
-    pub(crate) name: Arc<str>,
-    pub(crate) client: Arc<str>,
-    pub(crate) priority: i32,
-    pub(crate) takeover: bool,
+pub struct NewConsumer {
+    /// To which subscription.
+    pub subscription: SubscriptionId,
+    /// Its kind, which every consumer names alike.
+    pub kind: SubscriptionKind,
+    /// The consumer's name.
+    pub name: Arc<str>,
+    /// Its client's name.
+    pub client: Arc<str>,
+    /// FAILOVER: the highest is active.
+    pub priority: i32,
+    /// EXCLUSIVE: ends the one that is attached.
+    pub takeover: bool,
 }
 
 /// A delta on its way.

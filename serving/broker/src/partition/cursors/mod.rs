@@ -27,7 +27,7 @@ mod tests;
 mod view;
 mod written;
 
-pub(crate) use self::core::NewConsumer;
+pub use self::core::NewConsumer;
 pub(crate) use lane::{AckCommand, CursorAnswer, MoveCommand};
 pub use lane::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, CursorMove, LaneView, Moved, Stand,
