@@ -6,6 +6,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "protobuf/lookup.proto",
         "protobuf/produce.proto",
         "protobuf/log.proto",
+        "protobuf/subscriptions.proto",
+        "protobuf/consume.proto",
         "protobuf/txn.proto",
         "protobuf/admin.proto",
         "protobuf/metadata.proto",

@@ -81,6 +81,10 @@ unique! {
     TopicId
 }
 unique! {
+    /// A subscription's identity: one that was made again under the same name has another one.
+    SubscriptionId
+}
+unique! {
     /// One life of a bookie's disk (storage.md C1): a reformatted disk has another one.
     Incarnation
 }

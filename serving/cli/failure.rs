@@ -32,6 +32,8 @@ pub(crate) enum Exit {
 pub(crate) enum Code {
     /// An argument cannot be meant.
     Usage,
+    /// What is there stands against it.
+    Conflict,
     /// The configuration has faults.
     Config,
     /// A file or stream cannot be read or written.
@@ -40,6 +42,10 @@ pub(crate) enum Code {
     Input,
     /// A destructive command was not confirmed.
     Unconfirmed,
+    /// No profile of this name.
+    ProfileMissing,
+    /// A profile of this name exists.
+    ProfileExists,
     /// The listening address is taken or not ours.
     Address,
     /// The data directory is held by another process.
@@ -60,6 +66,10 @@ pub(crate) enum Code {
     Timeout,
     /// What was read is not what must be there.
     Damaged,
+    /// Something that must be there is not.
+    Incomplete,
+    /// Something does not work as it should.
+    Unwell,
 }
 
 impl Code {
@@ -67,10 +77,13 @@ impl Code {
     fn parts(self) -> (u16, Exit) {
         match self {
             Self::Usage => (9001, Exit::Usage),
+            Self::Conflict => (9008, Exit::Conflict),
             Self::Config => (9002, Exit::Usage),
             Self::File => (9003, Exit::Error),
             Self::Input => (9004, Exit::Usage),
             Self::Unconfirmed => (9005, Exit::Usage),
+            Self::ProfileMissing => (9006, Exit::NotFound),
+            Self::ProfileExists => (9007, Exit::Conflict),
             Self::Address => (9101, Exit::Conflict),
             Self::DataDirLocked => (9102, Exit::Conflict),
             Self::DataDirReadOnly => (9103, Exit::Denied),
@@ -81,6 +94,8 @@ impl Code {
             Self::Unreachable => (9201, Exit::Unavailable),
             Self::Timeout => (9202, Exit::Unavailable),
             Self::Damaged => (9203, Exit::Verification),
+            Self::Incomplete => (9204, Exit::Verification),
+            Self::Unwell => (9205, Exit::Error),
         }
     }
 }
@@ -136,6 +151,10 @@ impl Failure {
         if let Some(fault) = error.fault() {
             return Self::from_fault(what, fault).object(object);
         }
+        if let Some(fault) = cause(error) {
+            // The time was over while a broker kept giving this answer: its code says more than ours.
+            return Self::from_fault(what, fault).why(error).object(object);
+        }
         let (code, next) = match error.kind() {
             ErrorKind::Invalid => (Code::Usage, "hulse help shows what can be written"),
             ErrorKind::OutcomeUnknown => (
@@ -190,6 +209,16 @@ impl Failure {
         self.exit
     }
 
+    /// Why, alone.
+    pub(crate) fn reason(&self) -> &str {
+        &self.why
+    }
+
+    /// True when no server said so.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.number >= 9000
+    }
+
     /// As JSON, for `--output json`.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::json!({
@@ -221,6 +250,18 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// The server's word behind an error of the SDK's own.
+fn cause(error: &hulse_sdk::Error) -> Option<&Fault> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(fault) = error.downcast_ref::<Fault>() {
+            return Some(fault);
+        }
+        cause = error.source();
+    }
+    None
+}
 
 fn exit_of(reason: Reason) -> Exit {
     match (reason, reason.kind()) {

@@ -250,7 +250,6 @@ pub fn partitions() -> Seeds {
         owner_epoch: 7,
         owner: "broker-0".to_owned(),
         owner_boot: Bytes::from_static(&UUID),
-        log_start: 1 << 40,
     };
     vec![("owned", partition.encode_to_vec())]
 }

@@ -36,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const ONLY: &[(&str, &[&str])] = &[
     ("redb", &["bookie-metadata"]),
     ("clap", &["hulse"]),
+    ("clap_complete", &["hulse"]),
     ("figment", &["hulse"]),
     ("tracing-subscriber", &["hulse"]),
     ("hdrhistogram", &["hulse"]),

@@ -44,6 +44,76 @@ pub(crate) async fn delete(
     }
 }
 
+/// Marks closed ledgers in one transaction with `part`. Nothing of them is gone when it answers: [`delete`] finishes each.
+pub(crate) async fn retire(
+    inner: &Arc<Inner>,
+    ledgers: &[LedgerId],
+    part: &Txn,
+) -> Result<(), DeleteError> {
+    let deadline = Instant::now() + inner.config.delete_deadline;
+    loop {
+        let error = match mark(inner, ledgers, part).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => None,
+            Err(DeleteError::Metadata(
+                error @ (MetadataError::Unavailable { .. } | MetadataError::OutcomeUnknown { .. }),
+            )) => Some(error),
+            Err(error) => return Err(error),
+        };
+        if let Some(error) = error {
+            if Instant::now() >= deadline {
+                return Err(error.into());
+            }
+            sleep(WAIT).await;
+        }
+    }
+}
+
+/// One try; false: a ledger was changed meanwhile, so look again. After an unknown outcome the same versions give the same bytes
+/// again (amended M3), and marks that stand are our own: nobody else deletes what the caller's guard protects.
+async fn mark(
+    inner: &Arc<Inner>,
+    ledgers: &[LedgerId],
+    part: &Txn,
+) -> Result<bool, DeleteError> {
+    let mut txn = Txn::default();
+    for &ledger in ledgers {
+        let Some((metadata, version)) = read_ledger(&*inner.metadata, ledger).await? else {
+            continue;
+        };
+        let key = ledger_key(ledger);
+        match metadata.state {
+            LedgerState::Deleting => {}
+            LedgerState::Closed => {
+                let marked = LedgerMetadata {
+                    state: LedgerState::Deleting,
+                    ..metadata
+                };
+                txn.compares.push(Compare::Version(key.clone(), version));
+                txn.ops.push(Op::put(key, marked.encode()));
+            }
+            state @ (LedgerState::Open | LedgerState::InRecovery) => {
+                return Err(DeleteError::NotClosed { ledger, state });
+            }
+        }
+    }
+    let marked = txn.compares.clone();
+    if marked.is_empty() {
+        return Ok(true);
+    }
+    txn.extend(part.clone());
+    let TxnOutcome::Conflict { current } = inner.metadata.txn(txn).await? else {
+        return Ok(true);
+    };
+    let unchanged = marked.iter().zip(&current).all(|(compare, found)| {
+        matches!((compare, found), (Compare::Version(_, version), Some(found)) if found.version == *version)
+    });
+    match unchanged {
+        true => Err(DeleteError::Conflict(GuardFailed { current })),
+        false => Ok(false),
+    }
+}
+
 /// Does the next thing; true when nothing is left to do.
 async fn step(
     inner: &Arc<Inner>,

@@ -190,6 +190,15 @@ impl LedgerClient {
         delete::delete(&self.inner, ledger, part).await
     }
 
+    /// Marks closed ledgers as being deleted, all in one transaction with `part`: each takes one compare and one change of the store's
+    /// limit. Their data are there until [`LedgerClient::delete`] was called for each; a mark outlives a crash.
+    ///
+    /// # Errors
+    /// [`DeleteError`]. When the outcome stays unknown, the marks tell later. Safe to drop and to repeat.
+    pub async fn retire(&self, ledgers: &[LedgerId], part: Txn) -> Result<(), DeleteError> {
+        delete::retire(&self.inner, ledgers, &part).await
+    }
+
     /// Seals a ledger that recovery cannot close, at the exclusive end `up_to`, or at the end of what is found; what that may
     /// have lost is recorded in its metadata (storage.md R14). A closed ledger keeps its end; entries that no member has any more
     /// are recorded, so that readers may pass over them. An operator's word: never called by itself.

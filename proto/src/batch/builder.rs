@@ -49,16 +49,21 @@ impl BatchBuilder {
         if !compression.is_supported() {
             return Err(BatchError::UnsupportedCompression(compression));
         }
+        Ok(Self::of_any_codec(compression))
+    }
+
+    /// An empty batch of any codec, gzip and snappy included: for measurements, and for tests against foreign clients.
+    pub fn of_any_codec(compression: Compression) -> Self {
         let mut buffer = Vec::with_capacity(CAPACITY_BYTES_MIN);
         buffer.resize(BATCH_HEADER_BYTES, 0);
-        Ok(Self {
+        Self {
             compression,
             buffer,
             count: 0,
             base_timestamp: 0,
             max_timestamp: i64::MIN,
             decoded_bytes: 0,
-        })
+        }
     }
 
     /// Adds a record; its offset delta is the number of records before it.

@@ -1,8 +1,9 @@
-//! The codecs: which exist, the three that this build encodes, and how all of them are decoded.
+//! The codecs: which exist, the three that clients of ours send, and how all of them are decoded.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 
+use flate2::write::GzEncoder;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 
 use super::{BatchError, snappy};
@@ -24,9 +25,9 @@ pub enum Compression {
     /// As they are.
     #[default]
     None = 0,
-    /// One gzip member; decoded, not encoded here.
+    /// One gzip member; made for measurements only.
     Gzip = 1,
-    /// One block, or several in the frame of Java clients; decoded, not encoded here.
+    /// One block, or several in the frame of Java clients; made for measurements only.
     Snappy = 2,
     /// One LZ4 frame.
     Lz4 = 3,
@@ -43,7 +44,7 @@ impl Compression {
             .ok_or(BatchError::UnknownCompression(code))
     }
 
-    /// True when this build encodes it; it decodes all.
+    /// True when clients of ours send it; all are decoded.
     pub fn is_supported(self) -> bool {
         matches!(self, Self::None | Self::Lz4 | Self::Zstd)
     }
@@ -64,14 +65,12 @@ impl Compression {
     pub(super) fn packed_bytes_max(self, bytes: usize) -> usize {
         match self {
             Self::None => bytes,
+            Self::Snappy => snap::raw::max_compress_len(bytes).max(bytes),
             _ => bytes + bytes / 256 + 128,
         }
     }
 
     /// Appends `records`, packed, to `out`.
-    ///
-    /// # Panics
-    /// For codecs that are not supported: the builder's constructor refuses them.
     pub(super) fn pack(self, records: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::None => out.extend_from_slice(records),
@@ -83,7 +82,17 @@ impl Compression {
                     .expect("the buffer is as long as incompressible bytes need");
                 out.truncate(start + length);
             }
-            Self::Gzip | Self::Snappy => unreachable!("BatchBuilder::new refuses {self}"),
+            Self::Gzip => {
+                let mut encoder = GzEncoder::new(out, flate2::Compression::default());
+                encoder
+                    .write_all(records)
+                    .expect("a Vec takes what is written to it");
+                encoder.finish().expect("a Vec takes what is written to it");
+            }
+            Self::Snappy => {
+                let packed = snap::raw::Encoder::new().compress_vec(records);
+                out.extend(packed.expect("a batch is far below the 4 GiB of a block"));
+            }
         }
     }
 

@@ -10,7 +10,7 @@
 //! 1. Every length and count is checked against the bytes that are there before anything is allocated.
 //! 2. What one batch may take in memory is bounded by `limits::BATCH_DECOMPRESSED_BYTES_MAX`, decompressed bytes and decoded
 //!    records together; [`BatchBuilder`] refuses to build a batch that [`decode`] would refuse.
-//! 3. Big-endian, as Kafka has it. All codecs of Kafka are opened; gzip and snappy batches are not made here.
+//! 3. Big-endian, as Kafka has it. All codecs of Kafka are opened; gzip and snappy batches are made for measurements only.
 
 mod builder;
 mod compression;

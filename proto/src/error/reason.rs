@@ -95,6 +95,8 @@ reasons! {
     UnsupportedVersion = "UNSUPPORTED_VERSION", 1007, Invalid, FailedPrecondition, NotApplied;
     /// No such offset: below the log start or above the end.
     OffsetOutOfRange = "OFFSET_OUT_OF_RANGE", 1008, Invalid, OutOfRange, NotApplied;
+    /// Subscriptions of this type are not served by this build.
+    UnsupportedType = "UNSUPPORTED_TYPE", 1009, Invalid, FailedPrecondition, NotApplied;
     /// Not allowed.
     PermissionDenied = "PERMISSION_DENIED", 1101, Denied, PermissionDenied, NotApplied;
     /// Who are you?
@@ -105,8 +107,14 @@ reasons! {
     PartitionNotFound = "PARTITION_NOT_FOUND", 1202, NotFound, NotFound, NotApplied;
     /// No ledger of this number.
     LedgerNotFound = "LEDGER_NOT_FOUND", 1203, NotFound, NotFound, NotApplied;
+    /// No subscription of this name, or not on this topic.
+    SubscriptionNotFound = "SUBSCRIPTION_NOT_FOUND", 1204, NotFound, NotFound, NotApplied;
     /// A topic of this name exists.
     TopicExists = "TOPIC_EXISTS", 1301, Exists, AlreadyExists, NotApplied;
+    /// A subscription of this name and another type exists.
+    SubscriptionExists = "SUBSCRIPTION_EXISTS", 1302, Exists, AlreadyExists, NotApplied;
+    /// The subscription is EXCLUSIVE, and another consumer is attached to the partition.
+    ConsumerExists = "CONSUMER_EXISTS", 1303, Exists, AlreadyExists, NotApplied;
     /// The topic is being deleted.
     TopicDeleting = "TOPIC_DELETING", 1401, Conflict, FailedPrecondition, NotApplied;
     /// The topic of this name is another one than the caller knew.
@@ -119,10 +127,18 @@ reasons! {
     NackedBefore = "NACKED_BEFORE", 1405, Conflict, FailedPrecondition, NotApplied;
     /// The state forbids it.
     PreconditionFailed = "PRECONDITION_FAILED", 1406, Conflict, FailedPrecondition, NotApplied;
+    /// The consumer is not, or no more, the one that the records are delivered to.
+    NotOwned = "NOT_OWNED", 1407, Conflict, FailedPrecondition, NotApplied;
+    /// The cursor was moved meanwhile: what was said of its former place is void.
+    CursorStale = "CURSOR_STALE", 1408, Conflict, FailedPrecondition, NotApplied;
+    /// The subscription is being deleted.
+    SubscriptionDeleting = "SUBSCRIPTION_DELETING", 1409, Conflict, FailedPrecondition, NotApplied;
     /// Another broker serves the partition.
     PartitionMoved = "PARTITION_MOVED", 1501, NotOwner, Unavailable, NotApplied;
     /// A newer epoch of this producer exists.
     FencedEpoch = "FENCED_EPOCH", 1601, Fenced, Aborted, NotApplied;
+    /// Another consumer took the subscription over.
+    ConsumerFenced = "CONSUMER_FENCED", 1602, Fenced, Aborted, NotApplied;
     /// The broker is over a limit.
     Overloaded = "OVERLOADED", 1701, Overloaded, ResourceExhausted, NotApplied;
     /// The partition is being opened.

@@ -6,6 +6,8 @@
 use hulse_proto::error::Fault;
 use hulse_proto::id::{LedgerId, TopicId, TopicName};
 
+use crate::subscriptions::SubscriptionName;
+
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Principal {
@@ -43,6 +45,8 @@ pub enum Resource<'a> {
     Topic(&'a TopicName),
     /// A topic by identity.
     TopicId(TopicId),
+    /// A subscription.
+    Subscription(&'a SubscriptionName),
     /// A ledger.
     Ledger(LedgerId),
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use hulse_proto::id::NodeName;
 use hulse_proto::mutant::Mutation;
 
+use crate::retention::Limits;
+
 /// What one broker is told. Values only; collaborators go through constructors.
 #[derive(Debug, Clone)]
 pub struct BrokerConfig {
@@ -20,6 +22,8 @@ pub struct BrokerConfig {
     pub ingress_bytes: usize,
     /// Bytes that reads hold ahead of their connections over all clients; beyond it each goes on in small steps.
     pub read_ahead_bytes: usize,
+    /// Records that one consumer may have without an ack before nothing more is delivered to it.
+    pub unacked_records_max: u32,
     /// Partitions of a topic made without a count.
     pub default_partitions: u32,
     /// Whether a producer's look-up makes a missing topic.
@@ -30,6 +34,10 @@ pub struct BrokerConfig {
     pub ledger_roll_bytes: u64,
     /// A log ledger with data is rolled at this age.
     pub ledger_roll_age: Duration,
+    /// How long records stay in topics that say nothing.
+    pub retention: Limits,
+    /// How often what retention lets go is looked for.
+    pub retention_interval: Duration,
     /// Bytes of recent entries kept in memory over all partitions.
     pub tail_cache_bytes: usize,
     /// For tests: a rule that is switched off.
@@ -46,11 +54,17 @@ impl BrokerConfig {
             connections_max: 10_000,
             ingress_bytes: 64 << 20,
             read_ahead_bytes: 64 << 20,
+            unacked_records_max: 5_000,
             default_partitions: 1,
             auto_create_topics: true,
             producer_expiry: Duration::from_secs(24 * 3600),
             ledger_roll_bytes: 1 << 30,
             ledger_roll_age: Duration::from_secs(4 * 3600),
+            retention: Limits {
+                time: Some(Duration::from_secs(7 * 24 * 3600)),
+                bytes: None,
+            },
+            retention_interval: Duration::from_secs(60),
             tail_cache_bytes: 64 << 20,
             mutation: Mutation::default(),
         }

@@ -3,7 +3,7 @@
 use hulse_proto::id::{PartitionId, TopicId};
 use hulse_proto::ledger::LedgerKind;
 
-/// Owner epoch and log start of a partition. Never bound to a lease.
+/// Owner epoch of a partition. Never bound to a lease.
 pub(crate) fn partition_key(partition: PartitionId) -> String {
     format!("part/{}/{:05}", partition.topic, partition.index)
 }

@@ -27,9 +27,12 @@ mod metrics;
 mod owner;
 mod partition;
 mod removal;
+mod retention;
 mod serve;
 pub mod state;
 mod storage_fault;
+mod subscription_metrics;
+mod subscriptions;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod topics;
@@ -40,6 +43,15 @@ pub use listener::{Door, Front, IngressPermit, WireListener};
 pub use log::{ReadBatch, ReadChunk, SkipReason};
 pub use metrics::Metrics;
 pub use owner::{LedgerView, Partitions, PartitionsConfig};
-pub use partition::{LogOffsets, PartitionHandle, PartitionPolicy, ProduceFuture, Produced};
+pub use partition::{
+    AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,
+    CursorView, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy, ProduceFuture,
+    Produced, Stand, Tie,
+};
+pub use retention::{Limits, RetentionPolicy, Setting};
 pub use serve::{Broker, ServeError, serve, serve_with};
+pub use subscriptions::{
+    NewSubscription, StartPoint, SubscribedTopic, Subscription, SubscriptionKind, SubscriptionName,
+    SubscriptionPage, Subscriptions,
+};
 pub use topics::{NewTopic, PartitionRemover, Topic, TopicPage, TopicState, Topics, TopicsConfig};

@@ -13,6 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::subscription_metrics::SubscriptionMetrics;
+
 /// Upper bounds, in seconds: from an in-memory acknowledgement to the delivery time-out.
 const LATENCY_BUCKETS: [f64; 16] = [
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
@@ -62,6 +64,7 @@ pub struct Metrics {
     panics: Counter,
     connections: Family<ProtocolLabel, Gauge>,
     refused: Family<ProtocolLabel, Counter>,
+    subscriptions: SubscriptionMetrics,
 }
 
 fn latency_histogram() -> Histogram {
@@ -89,7 +92,9 @@ impl Metrics {
             panics: Counter::default(),
             connections: Family::default(),
             refused: Family::default(),
+            subscriptions: SubscriptionMetrics::default(),
         };
+        metrics.subscriptions.register(registry);
         metrics.register_requests(registry);
         metrics.register_traffic(registry);
         metrics.register_connections(registry);
@@ -257,6 +262,11 @@ impl Metrics {
         self.refused
             .get_or_create(&ProtocolLabel { protocol })
             .inc();
+    }
+
+    /// What is counted of subscriptions.
+    pub(crate) fn subscriptions(&self) -> &SubscriptionMetrics {
+        &self.subscriptions
     }
 
     /// Open produce sessions.

@@ -11,6 +11,7 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{EntryId, LedgerId, OwnerEpoch, PartitionId};
 use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
 use hulse_proto::time::WallClock;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -25,6 +26,8 @@ const FAILED_FOR: Duration = Duration::from_millis(200);
 const REST_MIN: Duration = Duration::from_millis(100);
 /// … and at most this long.
 const REST_MAX: Duration = Duration::from_secs(5);
+/// Ledgers whose data are removed at the same time.
+const BURIALS_AT_ONCE: usize = 8;
 /// Marks of removed partitions that are kept.
 const REMOVED_MAX: usize = 100_000;
 
@@ -179,6 +182,7 @@ impl Partitions {
             roll_bytes: config.ledger_roll_bytes,
             roll_age: config.ledger_roll_age,
             max_batch_bytes: config.max_batch_bytes,
+            burials: Semaphore::new(BURIALS_AT_ONCE),
             mutation: config.mutation,
         };
         Self {

@@ -5,7 +5,7 @@
 //!    caller has marked the topic before (`topics`).
 //! 2. Each step may be repeated, and begun by another broker.
 
-use bookie_metadata::{Op, Txn, list_all};
+use bookie_metadata::{ListRequest, Op, TXN_OPS_MAX, Txn, Versioned, list_all};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{LedgerId, PartitionId};
 use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
@@ -15,6 +15,16 @@ use crate::log::Chain;
 use crate::owner::Partitions;
 use crate::partition::win_epoch;
 use crate::storage_fault;
+
+/// Keys that a sweep holds at a time.
+const SWEEP_PAGE: usize = 1000;
+
+/// The ledger of a key, if it is being deleted.
+fn deleting(item: &Versioned) -> Option<LedgerId> {
+    let metadata = LedgerMetadata::decode(&item.value).ok()?;
+    let number = item.key.rsplit('/').next()?.parse().ok()?;
+    (metadata.state == LedgerState::Deleting).then_some(LedgerId(number))
+}
 
 impl Partitions {
     /// Removes a partition's ledgers, chains and key. Idempotent; goes on where an earlier try stopped.
@@ -26,6 +36,7 @@ impl Partitions {
         self.close(partition, gone).await;
         let metadata = &*self.with.metadata;
         self.end_guards(partition).await?;
+        let mut keys = Vec::new();
         for kind in [LedgerKind::Log, LedgerKind::State] {
             let chain = Chain::load(metadata, partition, kind)
                 .await
@@ -34,11 +45,14 @@ impl Partitions {
                 self.delete_ledger(LedgerId(link.ledger)).await?;
             }
             let items = list_all(metadata, &chain_prefix(partition, kind)).await;
-            for item in items.map_err(|error| storage_fault::metadata(&error))? {
-                self.delete_key(item.key).await?;
-            }
+            let items = items.map_err(|error| storage_fault::metadata(&error))?;
+            keys.extend(items.into_iter().map(|item| item.key));
         }
-        self.delete_key(partition_key(partition)).await?;
+        // Last of all: it tells that there was a partition.
+        keys.push(partition_key(partition));
+        for keys in keys.chunks(TXN_OPS_MAX) {
+            self.delete_keys(keys).await?;
+        }
         self.forget(partition);
         Ok(())
     }
@@ -82,10 +96,11 @@ impl Partitions {
             .map_err(|error| storage_fault::delete(&error))
     }
 
-    async fn delete_key(&self, key: String) -> Result<(), Fault> {
+    async fn delete_keys(&self, keys: &[String]) -> Result<(), Fault> {
+        let ops = keys.iter().cloned().map(|key| Op::Delete { key });
         let txn = Txn {
             compares: vec![],
-            ops: vec![Op::Delete { key }],
+            ops: ops.collect(),
         };
         self.with
             .metadata
@@ -95,28 +110,33 @@ impl Partitions {
             .map_err(|error| storage_fault::metadata(&error))
     }
 
-    /// Finishes deletions that a crash cut short between a ledger's mark and its end. Run once after start.
+    /// Finishes deletions and trims that were cut short between a ledger's mark and its end. Run after start, and now and then.
     ///
     /// # Errors
-    /// The first fault; the rest is left for the next start.
+    /// The first fault; the others were tried, and what is left is for the next time.
     pub async fn sweep_deleting(&self) -> Result<usize, Fault> {
-        let items = list_all(&*self.with.metadata, "ledger/")
-            .await
-            .map_err(|error| storage_fault::metadata(&error))?;
         let mut swept = 0;
-        for item in items {
-            let deleting = LedgerMetadata::decode(&item.value)
-                .is_ok_and(|found| found.state == LedgerState::Deleting);
-            let number = item
-                .key
-                .rsplit('/')
-                .next()
-                .and_then(|number| number.parse().ok());
-            if let (true, Some(number)) = (deleting, number) {
-                self.delete_ledger(LedgerId(number)).await?;
-                swept += 1;
+        let mut first_fault = Ok(());
+        let mut after = None;
+        loop {
+            let request = ListRequest {
+                prefix: "ledger/".to_owned(),
+                after,
+                limit: SWEEP_PAGE,
+                at: None,
+            };
+            let page = self.with.metadata.list(request).await;
+            let page = page.map_err(|error| storage_fault::metadata(&error))?;
+            for ledger in page.items.iter().filter_map(deleting) {
+                match self.delete_ledger(ledger).await {
+                    Ok(()) => swept += 1,
+                    Err(fault) => first_fault = first_fault.and(Err(fault)),
+                }
+            }
+            match page.items.last() {
+                Some(last) if page.more => after = Some(last.key.clone()),
+                _ => return first_fault.map(|()| swept),
             }
         }
-        Ok(swept)
     }
 }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::http::{self, Probes};
 use crate::listener::{Front, FrontParts, HttpDoor, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
+use crate::retention::Sweep;
 use crate::topics::Topics;
 use crate::{BrokerConfig, Partitions};
 
@@ -24,6 +25,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 /// The number of open partitions is counted this often.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
+/// Ledgers whose deletion was cut short are looked for this often.
+const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
 /// A broker that is ready to be served. Built by the command line.
 pub struct Broker {
@@ -158,7 +161,8 @@ async fn drain(front: &Front) {
     front.kill.cancel();
 }
 
-/// What a broker does besides answering: topics are watched, unfinished deletions are finished, the gauge is kept.
+/// What a broker does besides answering: topics are watched, unfinished deletions are finished, what retention lets go is trimmed,
+/// the gauge is kept.
 async fn background(front: Arc<Front>, shutdown: CancellationToken) {
     let remover = Arc::new(front.partitions.clone());
     let count = async {
@@ -171,13 +175,22 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
         }
     };
     let sweep = async {
-        if let Err(fault) = front.partitions.sweep_deleting().await {
-            tracing::warn!(%fault, "ledgers that were being deleted are left for the next start");
+        loop {
+            if let Err(fault) = front.partitions.sweep_deleting().await {
+                tracing::warn!(%fault, "ledgers that were being deleted are left for the next look");
+            }
+            tokio::time::sleep(SWEEP_EVERY).await;
         }
     };
+    let retention = Sweep::new(
+        front.partitions.clone(),
+        front.topics.clone(),
+        front.config.retention,
+        front.config.retention_interval,
+    );
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
-        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep) } => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run()) } => {}
     }
 }

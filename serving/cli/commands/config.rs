@@ -3,7 +3,7 @@
 use crate::arguments::{ConfigCommand, Globals};
 use crate::config::{Loaded, Sources, load, reference, show, show_json};
 use crate::failure::{Failure, Stop};
-use crate::output::{Output, Shape};
+use crate::output::{Output, Shape, yaml};
 
 /// Runs it.
 ///
@@ -15,8 +15,15 @@ pub(crate) fn run(command: &ConfigCommand, globals: &Globals, output: Output) ->
         ConfigCommand::Show { origin } => {
             let loaded = with_flags(globals, Vec::new())?;
             match output.shape {
-                Shape::Table => output.text(&show(&loaded, *origin)),
-                Shape::Json => output.json(&show_json(&loaded)),
+                Shape::Table | Shape::Wide | Shape::Help => output.text(&show(&loaded, *origin)),
+                Shape::Json => output.text(&format!("{:#}\n", show_json(&loaded))),
+                Shape::Jsonl => output.text(&format!("{}\n", show_json(&loaded))),
+                Shape::Yaml => output.text(&yaml(&show_json(&loaded))),
+                Shape::Name => {
+                    let values = show_json(&loaded);
+                    let names = values.as_object().into_iter().flat_map(|keys| keys.keys());
+                    output.text(&names.map(|name| format!("{name}\n")).collect::<String>())
+                }
             }
         }
         ConfigCommand::Check => {

@@ -5,13 +5,20 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use super::session::Session;
 use crate::failure::{Code, Failure};
 
-/// Returns when the user agrees: by `--yes`, or by typing `yes` at a terminal.
+/// True when the user agrees: by `--yes`, or by typing `yes` at a terminal. False for a dry run, which is told so: then nothing may be
+/// changed. A command that asks here says in `shapes` that it knows `--dry-run`.
 ///
 /// # Errors
-/// They do not, or there is nobody to ask.
-pub(crate) fn confirm(session: Session<'_>, what: &str) -> Result<(), Failure> {
+/// They do not agree, or there is nobody to ask.
+pub(crate) fn confirm(session: Session<'_>, what: &str) -> Result<bool, Failure> {
+    if session.globals.dry_run {
+        session
+            .output
+            .say(&format!("would {what} (dry run, nothing was changed)"));
+        return Ok(false);
+    }
     if session.globals.yes {
-        return Ok(());
+        return Ok(true);
     }
     let refused = |why: &str| {
         Failure::new(Code::Unconfirmed, "nothing was changed")
@@ -30,7 +37,7 @@ pub(crate) fn confirm(session: Session<'_>, what: &str) -> Result<(), Failure> {
     let _ = stderr.flush();
     let mut answer = String::new();
     match stdin.lock().read_line(&mut answer) {
-        Ok(_) if answer.trim() == "yes" => Ok(()),
+        Ok(_) if answer.trim() == "yes" => Ok(true),
         _ => Err(refused("it was not confirmed")),
     }
 }

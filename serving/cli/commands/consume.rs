@@ -16,8 +16,7 @@ use hulse_sdk::{Client, Offset, ReadRecord, Reader, Start};
 use super::session::Session;
 use crate::arguments;
 use crate::failure::{Code, Failure, Stop};
-use crate::format::{HeaderView, Printer, RecordView, json_record};
-use crate::output::Shape;
+use crate::format::{HeaderView, Printer, RecordView, write_record};
 use crate::position::{Place, Position};
 use crate::roles::SystemClock;
 
@@ -161,13 +160,7 @@ fn print(
         value: record.value.as_deref(),
         headers: &headers,
     };
-    match session.output.shape {
-        Shape::Table => printer.print(&view, out),
-        Shape::Json => {
-            out.extend_from_slice(json_record(&view).to_string().as_bytes());
-            out.push(b'\n');
-        }
-    }
+    write_record(session.output.shape, printer, &view, out);
 }
 
 /// Where to begin when no position is given.

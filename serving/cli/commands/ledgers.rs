@@ -7,11 +7,11 @@ use super::confirm::confirm;
 use super::session::Session;
 use crate::arguments::Ledgers;
 use crate::failure::{Failure, Stop};
-use crate::output::{Table, bytes, grouped};
+use crate::output::{Field, Table, View, bytes, grouped};
 
 /// A ledger as it is shown.
 #[derive(Debug, Clone, Serialize)]
-struct LedgerView {
+pub(crate) struct LedgerView {
     ledger: u64,
     topic: String,
     partition: u32,
@@ -44,37 +44,75 @@ impl From<Ledger> for LedgerView {
     }
 }
 
-fn table(ledgers: &Vec<LedgerView>) -> Table {
-    let mut table = Table::new(&[
-        "LEDGER",
-        "TOPIC",
-        "PARTITION",
-        "KIND",
-        "STATE",
-        "BASE",
-        "ENTRIES",
-        "RECORDS",
-        "BYTES",
-        "BOOKIES",
-        "LOSS",
-    ]);
-    let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), grouped);
-    for ledger in ledgers {
-        table.row(vec![
-            ledger.ledger.to_string(),
-            ledger.topic.clone(),
-            ledger.partition.to_string(),
-            ledger.kind.clone(),
-            ledger.state.clone(),
-            grouped(ledger.base_offset),
-            number(ledger.end_entry),
-            number(ledger.records),
-            ledger.bytes.map_or_else(|| "-".to_owned(), bytes),
-            ledger.bookies.join(","),
-            ledger.loss.clone().unwrap_or_else(|| "-".to_owned()),
-        ]);
+impl View for LedgerView {
+    const FIELDS: &'static [Field] = &[
+        Field::integer("ledger", "its number, never given twice"),
+        Field::text("topic", "tenant/namespace/topic"),
+        Field::integer("partition", "from 0"),
+        Field::text("kind", "log or state"),
+        Field::text("state", "open, in_recovery, closed or deleting"),
+        Field::integer("base_offset", "of its first record"),
+        Field::integer(
+            "end_entry",
+            "exclusive; known when closed, as are the next two",
+        )
+        .or_null(),
+        Field::integer("records", "how many").or_null(),
+        Field::integer("bytes", "stored").or_null(),
+        Field::text("bookies[]", "that store it"),
+        Field::text("loss", "what was lost, if anything").or_null(),
+    ];
+
+    fn name(&self) -> String {
+        self.ledger.to_string()
     }
-    table
+
+    fn text(rows: &[Self], wide: bool) -> String {
+        let narrow = [
+            "LEDGER",
+            "TOPIC",
+            "PARTITION",
+            "KIND",
+            "STATE",
+            "BASE",
+            "RECORDS",
+            "LOSS",
+        ];
+        let broad = [
+            "LEDGER",
+            "TOPIC",
+            "PARTITION",
+            "KIND",
+            "STATE",
+            "BASE",
+            "RECORDS",
+            "ENTRIES",
+            "BYTES",
+            "BOOKIES",
+            "LOSS",
+        ];
+        let mut table = Table::new(if wide { &broad } else { &narrow });
+        let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), grouped);
+        for ledger in rows {
+            let mut cells = vec![
+                ledger.ledger.to_string(),
+                ledger.topic.clone(),
+                ledger.partition.to_string(),
+                ledger.kind.clone(),
+                ledger.state.clone(),
+                grouped(ledger.base_offset),
+                number(ledger.records),
+            ];
+            if wide {
+                cells.push(number(ledger.end_entry));
+                cells.push(ledger.bytes.map_or_else(|| "-".to_owned(), bytes));
+                cells.push(ledger.bookies.join(","));
+            }
+            cells.push(ledger.loss.clone().unwrap_or_else(|| "-".to_owned()));
+            table.row(cells);
+        }
+        table.render()
+    }
 }
 
 /// Runs it.
@@ -91,7 +129,7 @@ pub(crate) async fn run(session: Session<'_>, command: &Ledgers) -> Result<(), S
                 Failure::from_sdk("cannot list ledgers", object, &error)
             })?;
             let views: Vec<LedgerView> = listed.into_iter().map(Into::into).collect();
-            session.output.data(&views, table)
+            session.output.list(&views)
         }
         Ledgers::AcceptLoss { ledger, up_to } => {
             let what = match up_to {
@@ -100,14 +138,16 @@ pub(crate) async fn run(session: Session<'_>, command: &Ledgers) -> Result<(), S
                 }
                 None => format!("give up what cannot be read of ledger {ledger}"),
             };
-            confirm(session, &what)?;
+            if !confirm(session, &what)? {
+                return Ok(());
+            }
             let object = format!("ledger {ledger}");
             let sealed = admin
                 .accept_loss(LedgerId(*ledger), up_to.map(EntryId))
                 .await;
             let sealed = sealed
                 .map_err(|error| Failure::from_sdk("cannot accept the loss", &object, &error))?;
-            session.output.data(&vec![LedgerView::from(sealed)], table)
+            session.output.one(&LedgerView::from(sealed))
         }
     }
 }

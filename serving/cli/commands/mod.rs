@@ -2,12 +2,18 @@
 //! only.
 
 pub(crate) mod bench;
+pub(crate) mod completions;
 pub(crate) mod config;
 mod confirm;
 pub(crate) mod consume;
+pub(crate) mod doctor;
+pub(crate) mod generate;
 mod input;
 pub(crate) mod ledgers;
 pub(crate) mod produce;
+pub(crate) mod profile;
 pub(crate) mod session;
+pub(crate) mod shapes;
 mod tickets;
 pub(crate) mod topics;
+pub(crate) mod verify;

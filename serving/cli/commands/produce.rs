@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hulse_proto::error::ErrorKind;
+use hulse_sdk::numbers::NumberStamper;
 use hulse_sdk::{Acks, Compression, Producer, Record};
+use serde::Serialize;
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 
@@ -14,7 +16,7 @@ use super::tickets::Tickets;
 use crate::arguments;
 use crate::failure::{Code, Failure, Stop};
 use crate::format::{Scanned, Scanner, split_header};
-use crate::output::grouped;
+use crate::output::{Field, Table, View, grouped};
 
 impl From<arguments::Acks> for Acks {
     fn from(acks: arguments::Acks) -> Self {
@@ -127,12 +129,16 @@ pub(crate) async fn run(session: Session<'_>, produce: &arguments::Produce) -> R
         Failure::from(error).next("hulse produce --help lists the letters that input knows")
     })?;
     let additions = Additions::new(produce)?;
-    let producer = session
+    let mut builder = session
         .client()?
         .producer(&produce.topic)
         .acks(produce.acks.into())
         .compression(produce.compression.into())
-        .delivery_timeout(session.globals.timeout.0)
+        .delivery_timeout(session.globals.timeout.0);
+    if produce.number {
+        builder = builder.interceptor(NumberStamper::new());
+    }
+    let producer = builder
         .build()
         .await
         .map_err(|error| Failure::from_sdk("cannot produce", &produce.topic, &error))?;
@@ -176,12 +182,45 @@ pub(crate) async fn run(session: Session<'_>, produce: &arguments::Produce) -> R
             arguments::Acks::None => "sent to",
         },
     );
-    session.output.say(&format!(
-        "{} {records} {word} {}",
-        grouped(sent),
-        producer.topic()
-    ));
-    Ok(())
+    let words = format!("{} {records} {word} {}", grouped(sent), producer.topic());
+    let view = ProducedView {
+        topic: producer.topic().to_owned(),
+        records: sent,
+        batches: producer.stats().batches_sent,
+    };
+    session.output.done(&view, &words)
+}
+
+/// What was sent.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ProducedView {
+    topic: String,
+    records: u64,
+    batches: u64,
+}
+
+impl View for ProducedView {
+    const FIELDS: &'static [Field] = &[
+        Field::text("topic", "tenant/namespace/topic"),
+        Field::integer("records", "stored, or sent with --acks none"),
+        Field::integer("batches", "that they went in"),
+    ];
+
+    fn name(&self) -> String {
+        self.topic.clone()
+    }
+
+    fn text(rows: &[Self], _wide: bool) -> String {
+        let mut table = Table::new(&["TOPIC", "RECORDS", "BATCHES"]);
+        for row in rows {
+            table.row(vec![
+                row.topic.clone(),
+                grouped(row.records),
+                grouped(row.batches),
+            ]);
+        }
+        table.render()
+    }
 }
 
 fn not_stored(producer: &Producer, error: &hulse_sdk::Error) -> Failure {
@@ -192,7 +231,7 @@ fn not_stored(producer: &Producer, error: &hulse_sdk::Error) -> Failure {
     let failure = Failure::from_sdk(what, producer.topic(), error);
     match error.kind() {
         // Somebody did answer when the producer was made.
-        ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => {
+        ErrorKind::Unavailable | ErrorKind::OutcomeUnknown if failure.is_ours() => {
             failure.next("look at the server's log and /readyz; --timeout gives it more time")
         }
         _ => failure,

@@ -20,7 +20,16 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Prefix of variables that are keys.
 const PREFIX: &str = "HULSE_";
 /// Variables with the prefix that are not keys: the globals of the command line, and what the tests of Hulse use.
-const OTHER_VARIABLES: [&str; 4] = ["HULSE_SERVER", "HULSE_CONFIG", "HULSE_LONG", "HULSE_SEED"];
+const OTHER_VARIABLES: [&str; 8] = [
+    "HULSE_SERVER",
+    "HULSE_CONFIG",
+    "HULSE_PROFILE",
+    "HULSE_PROFILES",
+    "HULSE_OUTPUT",
+    "HULSE_TIMEOUT",
+    "HULSE_LONG",
+    "HULSE_SEED",
+];
 /// Prefixes of the variables of tests and measurements.
 const TEST_PREFIXES: [&str; 3] = ["HULSE_TEST_", "HULSE_FUZZ_", "HULSE_BENCH_"];
 

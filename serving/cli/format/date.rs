@@ -109,6 +109,13 @@ pub(crate) fn date(ms: TimestampMs) -> String {
     text
 }
 
+/// A time for a person, with its milliseconds.
+pub(crate) fn date_and_time(ms: TimestampMs) -> String {
+    let mut text = String::new();
+    strftime(ms, "%FT%T.%LZ", &mut text);
+    text
+}
+
 /// Reads `2013-01-01`, `2013-01-01T10:00:00Z` or `…+02:00`, with or without a fraction; `None` for anything else.
 pub(crate) fn parse_rfc3339(text: &str) -> Option<TimestampMs> {
     if !text.is_ascii() {

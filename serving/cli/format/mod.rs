@@ -12,7 +12,7 @@ mod scan;
 mod tests;
 
 pub(crate) use compile::FormatError;
-pub(crate) use date::{date, parse_rfc3339};
+pub(crate) use date::{date, date_and_time, parse_rfc3339};
 pub(crate) use help::{INPUT_HELP, OUTPUT_HELP};
-pub(crate) use print::{HeaderView, Printer, RecordView, json_record};
+pub(crate) use print::{HeaderView, Printer, RECORD_FIELDS, RecordView, json_record, write_record};
 pub(crate) use scan::{Scanned, Scanner, find, split_header};

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::compile::{Form, FormatError, Token, Verb, compile};
 use super::date;
+use crate::output::{Field, Shape, yaml};
 
 /// Name and value of a header.
 pub(crate) type HeaderView<'a> = (&'a [u8], Option<&'a [u8]>);
@@ -165,4 +166,35 @@ pub(crate) fn json_record(record: &RecordView<'_>) -> Value {
         "value": json_of(record.value),
         "headers": json_headers(record.headers),
     })
+}
+
+/// The fields of a record as JSON.
+pub(crate) const RECORD_FIELDS: &[Field] = &[
+    Field::text("topic", "full name of its topic"),
+    Field::integer("partition", "from 0"),
+    Field::integer("offset", "its number in the partition"),
+    Field::integer("timestamp", "ms since 1970"),
+    Field::text("key", "null: it has none").or_null(),
+    Field::text("key.base64", "instead, where the key is no text"),
+    Field::text("value", "null: it deletes its key").or_null(),
+    Field::text("value.base64", "instead, where the value is no text"),
+    Field::text("headers[].name", "names may repeat, their order counts"),
+    Field::text("headers[].value", "of the header").or_null(),
+    Field::text("headers[].value.base64", "instead, where it is no text"),
+];
+
+/// Appends one record of a stream to `out`: by the format for a person, as one object a line or a document for a program.
+pub(crate) fn write_record(
+    shape: Shape,
+    printer: &mut Printer,
+    record: &RecordView<'_>,
+    out: &mut Vec<u8>,
+) {
+    let text = match shape {
+        Shape::Table | Shape::Wide | Shape::Help => return printer.print(record, out),
+        Shape::Json | Shape::Jsonl => format!("{}\n", json_record(record)),
+        Shape::Yaml => format!("---\n{}", yaml(&json_record(record))),
+        Shape::Name => format!("{}/{}@{}\n", record.topic, record.partition, record.offset),
+    };
+    out.extend_from_slice(text.as_bytes());
 }

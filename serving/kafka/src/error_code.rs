@@ -71,7 +71,16 @@ pub(crate) fn codes(reason: Reason) -> (Code, Code) {
         Reason::TopicNotFound | Reason::PartitionNotFound | Reason::TopicDeleting => {
             (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_OR_PARTITION)
         }
-        Reason::LedgerNotFound => (UNKNOWN, UNKNOWN),
+        // Subscriptions are no word of this wire.
+        Reason::LedgerNotFound
+        | Reason::UnsupportedType
+        | Reason::SubscriptionNotFound
+        | Reason::SubscriptionExists
+        | Reason::SubscriptionDeleting
+        | Reason::ConsumerExists
+        | Reason::ConsumerFenced
+        | Reason::NotOwned
+        | Reason::CursorStale => (UNKNOWN, UNKNOWN),
         // TOPIC_ALREADY_EXISTS.
         Reason::TopicExists => (36, 36),
         // INCONSISTENT_TOPIC_ID.

@@ -13,7 +13,7 @@ use hulse_proto::id::{CellId, EntryId, LedgerId, Offset, PartitionId, TopicId};
 use hulse_proto::ledger::LedgerMetadata;
 use hulse_proto::wire::metadata::{ChainChunk, ChainLink};
 use prost::Message;
-use serving_broker::state::{NoMeta, StateFold};
+use serving_broker::state::{Cursors, StateFold};
 
 use crate::bookie::SimBookie;
 use crate::violations::Violations;
@@ -109,7 +109,7 @@ impl Chains {
 
     /// The newest complete snapshot that confirmed entries of the state chain hold.
     fn snapshot(&self, chain: &str, state: &[ChainLink], ledgers: &Ledgers) -> Option<Found> {
-        let mut fold = StateFold::<NoMeta>::new(partition_of(chain)?);
+        let mut fold = StateFold::<Cursors>::new(partition_of(chain)?);
         for link in state {
             let Some(metadata) = ledgers.get(&link.ledger) else {
                 continue;

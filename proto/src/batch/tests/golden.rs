@@ -69,6 +69,27 @@ fn codecs_that_are_only_opened_are_not_made() {
 }
 
 #[test]
+fn batch_of_any_codec_decodes_to_its_records() {
+    for codec in [Compression::Gzip, Compression::Snappy, Compression::Zstd] {
+        let mut builder = BatchBuilder::of_any_codec(codec);
+        let records = golden_records(0);
+        for record in &records {
+            let pushed = builder.push(&RecordRef {
+                timestamp: record.timestamp,
+                key: record.key.as_deref(),
+                value: record.value.as_deref(),
+                headers: &record.headers,
+            });
+            pushed.unwrap();
+        }
+        let estimate = builder.len_estimate();
+        let batch = builder.build(None);
+        assert!(batch.len() <= estimate, "{codec}");
+        assert_eq!(decode(&batch).unwrap(), records, "{codec}");
+    }
+}
+
+#[test]
 fn snappy_block_without_a_frame_decodes_to_the_same_records() {
     let none = unhex(include_str!("../golden/none.hex"));
     let records = &none[BATCH_HEADER_BYTES..];

@@ -1,6 +1,7 @@
 //! Service Admin: topics and ledgers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::wire::v1;
@@ -8,9 +9,13 @@ use tonic::{Request, Response, Status};
 
 use super::front::Front;
 use super::ledgers::describe;
+use super::retention;
 use super::wire::topic_name;
 use crate::authorise::{Action, Resource};
-use crate::topics::{Topic, TopicState};
+use crate::topics::{NewTopic, Topic, TopicState};
+
+/// A deletion is answered after this, be it done or not: sooner than clients give up.
+const DELETE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Service Admin.
 pub(super) struct AdminService(pub(super) Arc<Front>);
@@ -25,7 +30,12 @@ impl v1::admin_server::Admin for AdminService {
         let work = async {
             let name = topic_name(&request.name)?;
             self.0.allow(Action::Create, Resource::Topic(&name))?;
-            let topic = self.0.topics.create(&name, request.partitions).await?;
+            let new = NewTopic {
+                partitions: request.partitions,
+                retention: retention::of_new(request.retention.as_ref())?,
+                ..NewTopic::default()
+            };
+            let topic = self.0.topics.create_with(&name, new).await?;
             Ok(v1::CreateTopicResponse {
                 topic: Some(self.full(&topic)),
             })
@@ -52,7 +62,7 @@ impl v1::admin_server::Admin for AdminService {
                 .list(namespace, page_token, *page_size)
                 .await?;
             Ok(v1::ListTopicsResponse {
-                topics: page.topics.iter().map(short).collect(),
+                topics: page.topics.iter().map(|topic| self.short(topic)).collect(),
                 next_page_token: page.next.unwrap_or_default(),
             })
         };
@@ -83,9 +93,8 @@ impl v1::admin_server::Admin for AdminService {
         let work = async {
             let name = topic_name(&request.name)?;
             self.0.allow(Action::Delete, Resource::Topic(&name))?;
-            let remover = Arc::new(self.0.partitions.clone());
-            self.0.topics.delete(&name, remover).await?;
-            Ok(v1::DeleteTopicResponse {})
+            let partitions_left = self.0.delete_topic(&name, DELETE_PATIENCE).await?;
+            Ok(v1::DeleteTopicResponse { partitions_left })
         };
         self.0.answer("Admin.DeleteTopic", work).await
     }
@@ -108,6 +117,38 @@ impl v1::admin_server::Admin for AdminService {
             })
         };
         self.0.answer("Admin.AddPartitions", work).await
+    }
+
+    async fn update_topic(
+        &self,
+        request: Request<v1::UpdateTopicRequest>,
+    ) -> Result<Response<v1::UpdateTopicResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            let name = topic_name(&request.name)?;
+            self.0.allow(Action::Alter, Resource::Topic(&name))?;
+            let change = retention::change(&request)?;
+            let topic = self.0.topics.set_retention(&name, change).await?;
+            Ok(v1::UpdateTopicResponse {
+                topic: Some(self.full(&topic)),
+            })
+        };
+        self.0.answer("Admin.UpdateTopic", work).await
+    }
+
+    async fn trim_topic(
+        &self,
+        request: Request<v1::TrimTopicRequest>,
+    ) -> Result<Response<v1::TrimTopicResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            let name = topic_name(&request.name)?;
+            self.0.allow(Action::Delete, Resource::Topic(&name))?;
+            let topic = self.0.topics.get(&name).await?;
+            let partition = self.0.trim_all(topic.id, &request.partition).await?;
+            Ok(v1::TrimTopicResponse { partition })
+        };
+        self.0.answer("Admin.TrimTopic", work).await
     }
 
     async fn list_ledgers(
@@ -173,23 +214,27 @@ impl AdminService {
         });
         v1::TopicDescription {
             partition: partitions.collect(),
-            ..short(topic)
+            ..self.short(topic)
         }
     }
-}
 
-/// A topic without its partitions.
-fn short(topic: &Topic) -> v1::TopicDescription {
-    let state = match topic.state {
-        TopicState::Active => "active",
-        TopicState::Deleting => "deleting",
-    };
-    v1::TopicDescription {
-        name: topic.name.as_str().to_owned(),
-        topic_uuid: topic.id.to_bytes(),
-        partitions: topic.partitions,
-        created_at_ms: topic.created_at,
-        state: state.to_owned(),
-        partition: Vec::new(),
+    /// A topic without its partitions.
+    fn short(&self, topic: &Topic) -> v1::TopicDescription {
+        let state = match topic.state {
+            TopicState::Active => "active",
+            TopicState::Deleting => "deleting",
+        };
+        let effective = topic.retention.limits(self.0.config.retention);
+        v1::TopicDescription {
+            name: topic.name.as_str().to_owned(),
+            topic_uuid: topic.id.to_bytes(),
+            partitions: topic.partitions,
+            created_at_ms: topic.created_at,
+            state: state.to_owned(),
+            partition: Vec::new(),
+            retention: Some(retention::to_wire(topic.retention)),
+            effective_retention: Some(retention::to_wire(effective.into())),
+            partitions_left: self.0.topics.partitions_left(topic.id),
+        }
     }
 }

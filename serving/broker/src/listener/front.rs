@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bookie_metadata::MetadataStore;
 use hulse_proto::error::{Fault, Reason};
@@ -17,6 +18,7 @@ use super::identity::ProducerIds;
 use super::ingress::Ingress;
 use crate::authorise::{Action, Principal, Resource, authorise};
 use crate::metrics::Metrics;
+use crate::subscriptions::Subscriptions;
 use crate::topics::Topics;
 use crate::{BrokerConfig, Partitions};
 
@@ -35,7 +37,10 @@ pub struct Front {
     pub(crate) partitions: Partitions,
     pub(crate) topics: Topics,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) subscriptions: Subscriptions,
     pub(super) metadata: Arc<dyn MetadataStore>,
+    /// Numbers the sessions of consumers.
+    credit_epochs: AtomicU64,
     pub(super) producer_ids: ProducerIds,
     pub(super) ingress: Ingress,
     /// What reads may hold ahead of their connections, bytes.
@@ -58,6 +63,8 @@ impl Front {
                 parts.config.read_ahead_bytes.min(Semaphore::MAX_PERMITS),
             )),
             producer_ids: ProducerIds::start(parts.metadata.clone()),
+            subscriptions: Subscriptions::new(parts.metadata.clone(), parts.topics.clone()),
+            credit_epochs: AtomicU64::new(1),
             metadata: parts.metadata,
             config: parts.config,
             partitions: parts.partitions,
@@ -67,6 +74,11 @@ impl Front {
             drain: CancellationToken::new(),
             kill: CancellationToken::new(),
         })
+    }
+
+    /// A number that no other session of this life of the broker has.
+    pub(super) fn next_credit_epoch(&self) -> u64 {
+        self.credit_epochs.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Asks the one door.

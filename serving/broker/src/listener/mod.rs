@@ -1,6 +1,7 @@
 //! The gRPC listener: decodes, authorises, calls, answers.
 //!
-//! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `identity` (producer ids), `admin`. They share `front`:
+//! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `consuming` (sessions), `subscriptions`, `identity`
+//! (producer ids), `admin` (`retention`: its words for it). They share `front`:
 //! what is served, who may ask, and how an answer is counted. `wire` checks what came from outside, once; `opening` opens a
 //! partition for a request; `ingress` bounds what is read. `accept` and `router` are the server that carries the services; `seam` is
 //! what a listener of another wire stands on.
@@ -12,6 +13,7 @@
 
 mod accept;
 mod admin;
+mod consuming;
 mod front;
 mod identity;
 mod ingress;
@@ -20,8 +22,10 @@ mod lookup;
 mod opening;
 mod produce;
 mod reading;
+mod retention;
 mod router;
 mod seam;
+mod subscriptions;
 mod wire;
 
 #[cfg(test)]

@@ -15,11 +15,13 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 use super::admin::AdminService;
+use super::consuming::ConsumeService;
 use super::front::Front;
 use super::identity::TxnService;
 use super::lookup::LookupService;
 use super::produce::ProduceService;
 use super::reading::LogService;
+use super::subscriptions::SubscriptionsService;
 
 /// Largest HTTP/2 frame.
 const FRAME_BYTES: u32 = 256 << 10;
@@ -33,6 +35,8 @@ const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::fro
 type Lookup = v1::lookup_server::LookupServer<LookupService>;
 type Produce = v1::produce_server::ProduceServer<ProduceService>;
 type Log = v1::log_server::LogServer<LogService>;
+type Consume = v1::consume_server::ConsumeServer<ConsumeService>;
+type Subscriptions = v1::subscriptions_server::SubscriptionsServer<SubscriptionsService>;
 type Txn = v1::txn_server::TxnServer<TxnService>;
 type Admin = v1::admin_server::AdminServer<AdminService>;
 
@@ -69,6 +73,8 @@ impl Services {
                     .max_decoding_message_size(MESSAGE_BYTES_MAX),
             )
             .add_service(Log::new(LogService(front.clone())))
+            .add_service(Consume::new(ConsumeService(front.clone())))
+            .add_service(Subscriptions::new(SubscriptionsService(front.clone())))
             .add_service(Txn::new(TxnService(front.clone())))
             .add_service(Admin::new(AdminService(front.clone())));
         let services = Self { router, health };
@@ -112,6 +118,8 @@ pub(crate) async fn set_serving(health: &HealthReporter, serving: bool) {
         Lookup::NAME,
         Produce::NAME,
         Log::NAME,
+        Consume::NAME,
+        Subscriptions::NAME,
         Txn::NAME,
         Admin::NAME,
     ];

@@ -3,10 +3,11 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bookie_metadata::BoxFuture;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{CellId, ProducerId, TopicName};
+use hulse_proto::id::{CellId, Offset, PartitionId, ProducerId, TopicName};
 use hulse_proto::wire::Message as _;
 use hulse_proto::wire::metadata::Cell;
 use tokio::sync::Semaphore;
@@ -91,13 +92,26 @@ impl Front {
         self.producer_ids.next().await
     }
 
-    /// Deletes a topic; answers when its name is free.
+    /// Deletes a topic; answers when its name is free, or after `patience` with the number of partitions whose data are left. The
+    /// deletion goes on by itself.
     ///
     /// # Errors
     /// Those of [`Topics::delete`].
-    pub async fn delete_topic(&self, name: &TopicName) -> Result<(), Fault> {
+    pub async fn delete_topic(&self, name: &TopicName, patience: Duration) -> Result<u32, Fault> {
         let remover = Arc::new(self.partitions.clone());
-        self.topics.delete(name, remover).await
+        self.topics.delete_within(name, remover, patience).await
+    }
+
+    /// Moves where a partition's log begins to `to`, or to its end; opens the partition if need be. Answers where it begins now.
+    ///
+    /// # Errors
+    /// Those of [`Front::open`] and [`crate::PartitionHandle::trim`].
+    pub async fn trim(
+        &self,
+        partition: PartitionId,
+        to: Option<Offset>,
+    ) -> Result<Offset, Fault> {
+        self.open(partition).await?.trim(to).await
     }
 
     /// The number of this broker on the Kafka wire, made at first use.

@@ -3,6 +3,7 @@
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{PartitionId, TopicId, TopicName};
 use hulse_proto::wire::v1;
+use tonic::{Code, Status};
 
 /// "The request is malformed."
 pub(super) fn invalid(why: impl Into<String>) -> Fault {
@@ -35,6 +36,17 @@ pub(super) fn partition(wire: Option<&v1::Partition>) -> Result<PartitionId, Fau
         topic,
         index: wire.index,
     })
+}
+
+/// What the client did wrong when its stream cannot be read; `None`: it went away.
+pub(super) fn read_fault(status: &Status) -> Option<Fault> {
+    match status.code() {
+        Code::Cancelled | Code::Unknown | Code::Unavailable => None,
+        _ => Some(invalid(format!(
+            "an item of the session cannot be read: {}",
+            status.message()
+        ))),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Finds the first record that is not older than a time.
 //!
 //! The running maximum in the envelopes says where to begin, and the records themselves have the last word: headers come from
-//! producers. What is recorded as lost is passed over (`losses`).
+//! producers. What is recorded as lost is passed over (`losses`); records below the log start are not there any more, wherever they
+//! still lie.
 //!
 //! Opening a batch takes time and memory: it is done beside the tasks that serve, by few at a time over the whole broker, and a
 //! look-up that has to open many waits for its turn anew at each entry.
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hulse_proto::batch::{self, BatchHeader};
 use hulse_proto::bookie::{EntryHead, ReadClass};
+use hulse_proto::entry::Envelope;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{EntryId, LedgerId, Offset};
 use hulse_proto::time::TimestampMs;
@@ -56,6 +58,15 @@ impl TimeTurns {
     }
 }
 
+/// The records that are looked for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Not older than this.
+    timestamp: TimestampMs,
+    /// Not below the log start.
+    floor: Offset,
+}
+
 impl LogReader {
     /// Cancel-safe.
     pub(crate) async fn offset_at_time(
@@ -63,9 +74,60 @@ impl LogReader {
         timestamp: TimestampMs,
         turns: &TimeTurns,
     ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
-        for search in self.filled() {
-            if let Some(entry) = search.entry_at_time(timestamp).await?
-                && let Some(found) = first_record_from(&search, entry, timestamp, turns).await?
+        loop {
+            let floor = self.log_start();
+            let found = self.find(Wanted { timestamp, floor }, turns).await;
+            // A trim may have come meanwhile: what was looked at may be gone.
+            if self.log_start() == floor {
+                return found;
+            }
+        }
+    }
+
+    /// The first of the records with the highest timestamp. The last entry's running maximum says which that is, unless that record
+    /// was trimmed: then the headers say it. Should no record have it (a header may name a later time than its records have, or the
+    /// record is lost), there is none. Cancel-safe.
+    pub(crate) async fn offset_of_max_time(
+        &self,
+        turns: &TimeTurns,
+    ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
+        let Some(highest) = self.running_max().await? else {
+            return Ok(None);
+        };
+        let found = self.offset_at_time(highest, turns).await?;
+        let floor = self.log_start();
+        if found.is_some() || floor == Offset(0) {
+            return Ok(found);
+        }
+        match self.highest_kept(floor).await? {
+            Some(highest) => self.offset_at_time(highest, turns).await,
+            None => Ok(None),
+        }
+    }
+
+    fn log_start(&self) -> Offset {
+        self.with_view(|view| view.offsets().log_start)
+    }
+
+    /// The ledgers that hold records at or above `floor`, oldest first.
+    fn kept(&self, floor: Offset) -> Vec<Search> {
+        self.with_view(|view| {
+            let spans = view.ledgers.iter();
+            let kept = spans.filter(|span| span.end_entry > EntryId(0) && span.end > floor);
+            kept.map(|span| Search::whole(span, ReadClass::CatchUp))
+                .collect()
+        })
+    }
+
+    async fn find(
+        &self,
+        wanted: Wanted,
+        turns: &TimeTurns,
+    ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
+        for mut search in self.kept(wanted.floor) {
+            self.begin_at(&mut search, wanted.floor).await?;
+            if let Some(entry) = search.entry_at_time(wanted.timestamp).await?
+                && let Some(found) = first_record_from(&search, entry, wanted, turns).await?
             {
                 return Ok(Some(found));
             }
@@ -73,30 +135,30 @@ impl LogReader {
         Ok(None)
     }
 
-    /// The first of the records with the highest timestamp. The last entry's running maximum says which that is; should no record
-    /// have it (a header may name a later time than its records have, or the record is lost), there is none. Cancel-safe.
-    pub(crate) async fn offset_of_max_time(
-        &self,
-        turns: &TimeTurns,
-    ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
-        for search in self.filled().into_iter().rev() {
+    /// The highest timestamp that any record had, trimmed ones included, as the headers say; `None`: nothing is held.
+    async fn running_max(&self) -> Result<Option<TimestampMs>, Fault> {
+        for search in self.kept(Offset(0)).into_iter().rev() {
             if let Some(last) = search.last_head().await? {
-                let highest = search.running_max(&last)?;
-                return self.offset_at_time(highest, turns).await;
+                return search.running_max(&last).map(Some);
             }
         }
         Ok(None)
     }
 
-    /// The ledgers that hold anything, in order.
-    fn filled(&self) -> Vec<Search> {
-        self.with_view(|view| {
-            let spans = view.ledgers.iter();
-            let filled = spans.filter(|span| span.end_entry > EntryId(0));
-            filled
-                .map(|span| Search::whole(span, ReadClass::CatchUp))
-                .collect()
-        })
+    /// The highest timestamp that a header of a kept entry claims.
+    async fn highest_kept(&self, floor: Offset) -> Result<Option<TimestampMs>, Fault> {
+        let mut highest = None;
+        for mut search in self.kept(floor) {
+            self.begin_at(&mut search, floor).await?;
+            let mut next = search.below;
+            while next < search.end_entry {
+                let (heads, after) = heads(&search, next).await?;
+                let batches = heads.iter().flat_map(|(_, envelope)| &envelope.batches);
+                highest = batches.map(|batch| batch.max_timestamp).max().max(highest);
+                next = after;
+            }
+        }
+        Ok(highest)
     }
 }
 
@@ -106,7 +168,7 @@ impl Search {
         Ok(envelope.running_max_timestamp)
     }
 
-    /// An entry with nothing as late as `timestamp` before it, and something behind it or in it.
+    /// An entry at or above `below` with nothing as late as `timestamp` before it, and something behind it or in it.
     async fn entry_at_time(&self, timestamp: TimestampMs) -> Result<Option<EntryId>, Fault> {
         let Some(last) = self.last_head().await? else {
             return Ok(None);
@@ -116,7 +178,7 @@ impl Search {
         }
         // running_max_timestamp is monotone over entries (storage.md, amendment to 4.4), so halving finds the first: what is there
         // below `below` is too early, what is there from `above` on is not.
-        let (mut below, mut above) = (0, last.header.entry.0);
+        let (mut below, mut above) = (self.below.0, last.header.entry.0);
         while below < above {
             let middle = below.midpoint(above);
             match self.head_after_loss(EntryId(middle)).await? {
@@ -130,47 +192,59 @@ impl Search {
     }
 }
 
+/// Some envelopes from `next` on, which is below the end, and the entry behind them; none where a loss is passed over.
+async fn heads(
+    search: &Search,
+    next: EntryId,
+) -> Result<(Vec<(EntryId, Envelope)>, EntryId), Fault> {
+    let heads = search
+        .reader
+        .read_heads(next, search.end_entry, SCAN_BYTES, search.class);
+    let heads = match heads.await {
+        Err(error) if search.is_lost(next, &error) => {
+            return Ok((Vec::new(), search.after_loss(next).await?.0));
+        }
+        heads => heads.map_err(|error| storage_fault::read(search.ledger, &error))?,
+    };
+    let Some(last) = heads.last() else {
+        return Err(damaged(
+            search.ledger,
+            &"a ledger answered no entry where one must be",
+        ));
+    };
+    let after = last.header.entry.next();
+    let decoded = heads.iter().map(|head| {
+        let entry = head.header.entry;
+        Ok((entry, decode_envelope(search.ledger, entry, &head.envelope)?))
+    });
+    Ok((decoded.collect::<Result<_, Fault>>()?, after))
+}
+
 /// The first record in time from `entry` on. Mostly it is in that entry; but a header may name a later time than its records
 /// have, and the running maximum survives the loss of the record that set it.
 async fn first_record_from(
     search: &Search,
     entry: EntryId,
-    timestamp: TimestampMs,
+    wanted: Wanted,
     turns: &TimeTurns,
 ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
     let mut next = entry;
     while next < search.end_entry {
-        let heads = search
-            .reader
-            .read_heads(next, search.end_entry, SCAN_BYTES, search.class);
-        let heads = match heads.await {
-            Err(error) if search.is_lost(next, &error) => {
-                next = search.after_loss(next).await?.0;
+        let (heads, after) = heads(search, next).await?;
+        next = after;
+        for (entry, envelope) in heads {
+            let claimed = envelope.batches.iter();
+            if claimed.map(|batch| batch.max_timestamp).max() < Some(wanted.timestamp) {
                 continue;
             }
-            heads => heads.map_err(|error| storage_fault::read(search.ledger, &error))?,
-        };
-        let Some(last) = heads.last() else {
-            return Err(damaged(
-                search.ledger,
-                &"a ledger answered no entry where one must be",
-            ));
-        };
-        next = last.header.entry.next();
-        for head in &heads {
-            let entry = head.header.entry;
-            let envelope = decode_envelope(search.ledger, entry, &head.envelope)?;
-            let claimed = envelope.batches.iter();
-            if claimed.map(|batch| batch.max_timestamp).max() >= Some(timestamp) {
-                let batches = late_batches(search, entry, timestamp);
-                let ledger = search.ledger;
-                let look = async move {
-                    let batches = batches.await?;
-                    Ok(move || first_record(ledger, &batches, timestamp))
-                };
-                if let Some(found) = turns.take(look).await?? {
-                    return Ok(Some(found));
-                }
+            let batches = late_batches(search, entry, wanted.timestamp);
+            let ledger = search.ledger;
+            let look = async move {
+                let batches = batches.await?;
+                Ok(move || first_record(ledger, &batches, wanted))
+            };
+            if let Some(found) = turns.take(look).await?? {
+                return Ok(Some(found));
             }
         }
     }
@@ -203,17 +277,19 @@ async fn late_batches(
 fn first_record(
     ledger: LedgerId,
     batches: &[Bytes],
-    timestamp: TimestampMs,
+    wanted: Wanted,
 ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
     for batch in batches {
         let base = BatchHeader::view(batch)
             .map_err(|error| damaged(ledger, &error))?
             .base_offset;
         // What a producer compressed into nonsense has no records; readers say so when they come to it.
-        let found = batch::find_record(batch, |record| record.timestamp >= timestamp);
+        let offset = |delta: u32| Offset(base.0 + u64::from(delta));
+        let found = batch::find_record(batch, |record| {
+            record.timestamp >= wanted.timestamp && offset(record.offset_delta) >= wanted.floor
+        });
         if let Some(record) = found.unwrap_or_default() {
-            let offset = Offset(base.0 + u64::from(record.offset_delta));
-            return Ok(Some((offset, record.timestamp)));
+            return Ok(Some((offset(record.offset_delta), record.timestamp)));
         }
     }
     Ok(None)

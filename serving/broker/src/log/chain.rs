@@ -2,11 +2,14 @@
 //!
 //! Links stand in chunks; only the last chunk grows. Every change is a compare on the chunk's version, joined by the caller with
 //! the compare on the owner epoch, so that a former owner can never link.
+//!
+//! The chain of a log also says where the log begins (P6). Each new value goes into the last chunk, which never goes while it is the
+//! last: the highest value of all chunks is the log start, whatever older chunks have or had.
 
 use std::time::Duration;
 
 use bookie_metadata::{Compare, MetadataError, MetadataStore, Op, Revision, Txn, list_all};
-use hulse_proto::id::{LedgerId, PartitionId};
+use hulse_proto::id::{LedgerId, Offset, PartitionId};
 use hulse_proto::ledger::LedgerKind;
 use hulse_proto::wire::metadata::{ChainChunk, ChainLink};
 use prost::Message;
@@ -34,6 +37,7 @@ struct Chunk {
     number: u64,
     version: Revision,
     links: Vec<ChainLink>,
+    log_start: u64,
 }
 
 /// Why a chain could not be read or is no longer ours.
@@ -72,6 +76,7 @@ impl Chain {
                 number,
                 version: item.version,
                 links: chunk.links,
+                log_start: chunk.log_start,
             })
         });
         Ok(Self {
@@ -86,6 +91,12 @@ impl Chain {
         self.chunks.iter().flat_map(|chunk| &chunk.links)
     }
 
+    /// Where the log begins; 0 for a chain of the state.
+    pub(crate) fn log_start(&self) -> Offset {
+        let starts = self.chunks.iter().map(|chunk| chunk.log_start);
+        Offset(starts.max().unwrap_or_default())
+    }
+
     fn key(&self, number: u64) -> String {
         chain_key(self.partition, self.kind, number)
     }
@@ -95,24 +106,72 @@ impl Chain {
         match self.chunks.last() {
             Some(last) if last.links.len() < CHUNK_LINKS_MAX => {
                 let links = last.links.iter().copied().chain([link]).collect();
-                self.write(
-                    Compare::Version(self.key(last.number), last.version),
-                    last.number,
-                    links,
-                )
+                self.rewrite(last, links, last.log_start)
             }
             last => {
                 let number = last.map_or(0, |last| last.number + 1);
-                self.write(Compare::Absent(self.key(number)), number, vec![link])
+                self.begin(number, vec![link], self.log_start().0)
             }
         }
     }
 
-    fn write(&self, compare: Compare, number: u64, links: Vec<ChainLink>) -> Txn {
-        let value = ChainChunk { links }.encode_to_vec();
+    /// The compare and the write that move the log start to `to`.
+    pub(crate) fn move_start(&self, to: Offset) -> Txn {
+        match self.chunks.last() {
+            Some(last) => self.rewrite(last, last.links.clone(), to.0),
+            None => self.begin(0, Vec::new(), to.0),
+        }
+    }
+
+    /// A chunk that there was not.
+    fn begin(&self, number: u64, links: Vec<ChainLink>, log_start: u64) -> Txn {
+        let key = self.key(number);
         Txn {
-            compares: vec![compare],
-            ops: vec![Op::put(self.key(number), value)],
+            compares: vec![Compare::Absent(key.clone())],
+            ops: vec![Op::put(
+                key,
+                ChainChunk { links, log_start }.encode_to_vec(),
+            )],
+        }
+    }
+
+    fn rewrite(&self, chunk: &Chunk, links: Vec<ChainLink>, log_start: u64) -> Txn {
+        let key = self.key(chunk.number);
+        Txn {
+            compares: vec![Compare::Version(key.clone(), chunk.version)],
+            ops: vec![Op::put(
+                key,
+                ChainChunk { links, log_start }.encode_to_vec(),
+            )],
+        }
+    }
+
+    /// The compares and writes that drop the oldest `count` links. The last chunk stays, be it without a link.
+    pub(crate) fn unlink_first(&self, count: usize) -> Txn {
+        let mut txn = Txn::default();
+        let mut left = count;
+        let last = self.chunks.len().saturating_sub(1);
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            if left == 0 {
+                break;
+            }
+            let gone = left.min(chunk.links.len());
+            left -= gone;
+            if gone == chunk.links.len() && index < last {
+                txn.extend(self.remove(chunk));
+            } else if gone > 0 {
+                let kept = chunk.links[gone..].to_vec();
+                txn.extend(self.rewrite(chunk, kept, chunk.log_start));
+            }
+        }
+        txn
+    }
+
+    fn remove(&self, chunk: &Chunk) -> Txn {
+        let key = self.key(chunk.number);
+        Txn {
+            compares: vec![Compare::Version(key.clone(), chunk.version)],
+            ops: vec![Op::Delete { key }],
         }
     }
 
@@ -135,19 +194,19 @@ impl Chain {
             if kept.len() == chunk.links.len() {
                 continue;
             }
-            let compare = Compare::Version(self.key(chunk.number), chunk.version);
             if kept.is_empty() {
-                txn.extend(Txn {
-                    compares: vec![compare],
-                    ops: vec![Op::Delete {
-                        key: self.key(chunk.number),
-                    }],
-                });
+                txn.extend(self.remove(chunk));
             } else {
-                txn.extend(self.write(compare, chunk.number, kept));
+                txn.extend(self.rewrite(chunk, kept, chunk.log_start));
             }
         }
         txn
+    }
+
+    /// Reads it again, as it is now.
+    pub(crate) async fn refresh(&mut self, store: &dyn MetadataStore) -> Result<(), ChainError> {
+        *self = Self::load(store, self.partition, self.kind).await?;
+        Ok(())
     }
 
     /// Reads it again after a change of ours was committed, and checks that the newest link is `expected`.
@@ -198,6 +257,7 @@ mod tests {
             .map(|(number, ledgers)| Chunk {
                 number: number as u64,
                 version: Revision(number as u64 + 1),
+                log_start: 0,
                 links: ledgers
                     .into_iter()
                     .map(|ledger| ChainLink {
@@ -237,6 +297,48 @@ mod tests {
         let txn = chain(vec![vec![1, 2], vec![3, 4], vec![5]]).unlink_before(LedgerId(4));
         assert_eq!(txn.compares.len(), 2);
         assert!(matches!(txn.ops[..], [Op::Delete { .. }, Op::Put { .. }]));
+    }
+
+    /// What stands after `txn` was committed.
+    fn after(mut chain: Chain, txn: &Txn) -> Chain {
+        for op in &txn.ops {
+            let (Op::Put { key, .. } | Op::Delete { key }) = op;
+            let number: u64 = key.rsplit('/').next().unwrap().parse().unwrap();
+            chain.chunks.retain(|chunk| chunk.number != number);
+            if let Op::Put { value, .. } = op {
+                let chunk = ChainChunk::decode(&value[..]).unwrap();
+                chain.chunks.push(Chunk {
+                    number,
+                    version: Revision(99),
+                    links: chunk.links,
+                    log_start: chunk.log_start,
+                });
+            }
+        }
+        chain.chunks.sort_by_key(|chunk| chunk.number);
+        chain
+    }
+
+    #[test]
+    fn log_start_outlives_every_change_of_the_chain() {
+        let full: Vec<u64> = (0..CHUNK_LINKS_MAX as u64).collect();
+        let begun = chain(vec![vec![500, 501], full]);
+        let begun = after(begun.clone(), &begun.move_start(Offset(7)));
+        let link = ChainLink {
+            ledger: 999,
+            ..ChainLink::default()
+        };
+        let grown = after(begun.clone(), &begun.append(link));
+        assert_eq!((grown.chunks.len(), grown.log_start()), (3, Offset(7)));
+        let moved = after(grown.clone(), &grown.move_start(Offset(9)));
+        for count in [0, 1, 2, 3, 130, 131] {
+            let cut = after(moved.clone(), &moved.unlink_first(count));
+            assert_eq!(cut.log_start(), Offset(9), "{count} links dropped");
+            assert_eq!(cut.links().count(), 131 - count);
+        }
+        let empty = chain(vec![]);
+        let made = after(empty.clone(), &empty.move_start(Offset(3)));
+        assert_eq!(made.log_start(), Offset(3));
     }
 
     #[test]

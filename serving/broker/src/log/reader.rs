@@ -77,11 +77,11 @@ enum Place {
 pub(super) struct Search {
     pub(super) ledger: LedgerId,
     pub(super) reader: LedgerReader,
-    base: Offset,
+    pub(super) base: Offset,
     /// Where the ledger ends.
     pub(super) end: Offset,
     pub(super) end_entry: EntryId,
-    below: EntryId,
+    pub(super) below: EntryId,
     above: EntryId,
     exact: bool,
     /// Which queue its reads wait in.
@@ -109,10 +109,15 @@ impl LogReader {
 
     pub(crate) async fn read(&self, start: Offset, max_bytes: usize) -> Result<ReadChunk, Fault> {
         let max_bytes = max_bytes.clamp(1, READ_BYTES_MAX);
-        match self.place(start, max_bytes)? {
-            Place::Served(chunk) => Ok(chunk),
+        let read = match self.place(start, max_bytes)? {
+            Place::Served(chunk) => return Ok(chunk),
             Place::Ledger(search) => self.read_ledger(search, start, max_bytes).await,
-        }
+        };
+        // A trim that came meanwhile may have taken the ledger away, and explains whatever went wrong.
+        read.or_else(|fault| {
+            self.lock().view.offsets().check(start)?;
+            Err(fault)
+        })
     }
 
     fn place(&self, start: Offset, max_bytes: usize) -> Result<Place, Fault> {
@@ -260,6 +265,16 @@ impl LogReader {
             shared.cursors.pop_first();
         }
         shared.cursors.insert(end, (ledger, entry));
+    }
+
+    /// Where to begin in a ledger so that no record at or above `start` is missed, some below it may come, too.
+    pub(super) async fn begin_at(&self, search: &mut Search, start: Offset) -> Result<(), Fault> {
+        if start > search.base {
+            self.narrow(search, start).await?;
+            search.below = search.last_entry_at(start).await?;
+            search.above = search.end_entry;
+        }
+        Ok(())
     }
 
     /// Halves `below..above` until it is short: `below` always begins at or before `start`, `above` never does.

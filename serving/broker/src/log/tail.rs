@@ -98,6 +98,13 @@ impl Tail {
         }
     }
 
+    /// Drops what lies wholly below `start`.
+    pub(crate) fn drop_before(&mut self, start: Offset) {
+        while self.entries.front().is_some_and(|entry| entry.end <= start) {
+            self.pop();
+        }
+    }
+
     fn over_budget(&self) -> bool {
         self.bytes > self.budget.max / SHARE || self.budget.is_exceeded()
     }

@@ -3,6 +3,7 @@
 
 use bookie_client::LedgerReader;
 use hulse_proto::id::{EntryId, LedgerId, Offset, OwnerEpoch};
+use hulse_proto::time::TimestampMs;
 
 use super::TailBudget;
 use super::index::EntryIndex;
@@ -22,6 +23,10 @@ pub(crate) struct LedgerSpan {
     /// Exclusive; of the open ledger: what is confirmed.
     pub(crate) end_entry: EntryId,
     pub(crate) bytes: u64,
+    /// When it was made, ms since 1970; 0: not known.
+    pub(crate) created_at: TimestampMs,
+    /// Append time of its last entry, once it is known.
+    pub(crate) last_append: Option<TimestampMs>,
     pub(crate) reader: LedgerReader,
     pub(crate) index: EntryIndex,
 }
@@ -43,6 +48,8 @@ impl LedgerSpan {
             end: base,
             end_entry: EntryId(0),
             bytes: 0,
+            created_at: 0,
+            last_append: None,
             reader,
             index,
         }
@@ -111,9 +118,53 @@ impl LogView {
         span.end = entry.end;
         span.end_entry = entry.entry.next();
         span.bytes += entry.payload_len as u64;
+        span.last_append = Some(entry.envelope.append_time);
         self.offsets.high_watermark = entry.end;
         self.offsets.stored_bytes += entry.payload_len as u64;
         self.tail.push(entry);
+        self.offsets
+    }
+
+    /// The log begins at `to` from now on, which metadata say already. Answers the new ends.
+    pub(crate) fn move_start(&mut self, to: Offset) -> LogOffsets {
+        self.offsets.log_start = self.offsets.log_start.max(to);
+        self.tail.drop_before(self.offsets.log_start);
+        self.offsets
+    }
+
+    /// The oldest ledgers of which nothing is served any more, and whether there are more that only wait for a snapshot up to their
+    /// end (`covered`: there is one so far; storage.md P6 as amended). The last ledger is never among them while it is `open`.
+    pub(crate) fn superfluous(&self, covered: Offset, open: bool) -> (Vec<LedgerId>, bool) {
+        let closed = self.ledgers.len() - usize::from(open && !self.ledgers.is_empty());
+        let below = self.ledgers[..closed]
+            .iter()
+            .take_while(|span| span.end <= self.offsets.log_start);
+        let (mut gone, mut waiting) = (Vec::new(), false);
+        for span in below {
+            if span.end > covered {
+                waiting = true;
+                break;
+            }
+            gone.push(span.ledger);
+        }
+        (gone, waiting)
+    }
+
+    /// Append time of the newest entry, where it was appended here.
+    pub(crate) fn last_append(&self) -> Option<TimestampMs> {
+        self.ledgers.last()?.last_append
+    }
+
+    /// All ledgers, oldest first.
+    pub(crate) fn ledgers(&self) -> impl Iterator<Item = LedgerId> {
+        self.ledgers.iter().map(|span| span.ledger)
+    }
+
+    /// The oldest `count` ledgers are unlinked. Answers the new ends.
+    pub(crate) fn drop_first(&mut self, count: usize) -> LogOffsets {
+        for span in self.ledgers.drain(..count.min(self.ledgers.len())) {
+            self.offsets.stored_bytes = self.offsets.stored_bytes.saturating_sub(span.bytes);
+        }
         self.offsets
     }
 

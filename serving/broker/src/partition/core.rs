@@ -61,8 +61,8 @@ pub(crate) enum Effect<T> {
     VerifyLog { base: Offset },
     /// The entry is confirmed: readers may see it.
     Confirmed(LogEntry),
-    /// Write these META bodies one right after the other; answer with `snapshot_done`.
-    Snapshot(Vec<MetaRecord>),
+    /// Write [`PartitionCore::snapshot_records`], taken when no delta is in flight; answer with `snapshot_done`.
+    Snapshot,
 }
 
 /// Fixed facts of an open partition.
@@ -129,11 +129,15 @@ pub(crate) struct PartitionCore<M, T> {
     pub(super) since_snapshot: (u64, u64),
     pub(super) snapshot_running: Option<(u64, u64)>,
     pub(super) snapshot_not_before: TimestampMs,
+    /// Up to where the snapshot goes that is being written …
+    pub(super) snapshot_end: Offset,
+    /// … and the newest one that is confirmed.
+    pub(super) covered: Offset,
     pub(super) failed: Option<Fault>,
     /// Storage takes no records (amended D1).
     pub(super) full: Option<Fault>,
     pub(super) effects: Vec<Effect<T>>,
-    mutation: Mutation,
+    pub(super) mutation: Mutation,
 }
 
 impl<M: MetaState, T> PartitionCore<M, T> {
@@ -168,6 +172,8 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             since_snapshot: (replayed, 0),
             snapshot_running: None,
             snapshot_not_before: 0,
+            snapshot_end: Offset(0),
+            covered: Offset(0),
             failed: None,
             full: None,
             effects: Vec::new(),
@@ -418,7 +424,9 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             }
         }
         let first_of_ledger = std::mem::take(&mut self.first_entry_pending);
-        let due = first_of_ledger && !self.state.log.producers.is_empty();
+        // Without producers and cursors there is nothing worth a state chain (serving.md, amendment to C4.2).
+        let something = !self.state.log.producers.is_empty() || !self.state.meta.is_empty();
+        let due = first_of_ledger && something;
         self.snapshot_if(due, now);
         self.flush(now);
     }
@@ -438,20 +446,30 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         self.snapshot_if(false, now);
     }
 
-    fn snapshot_if(&mut self, due: bool, now: TimestampMs) {
+    pub(super) fn snapshot_if(&mut self, due: bool, now: TimestampMs) {
         let long =
             self.since_snapshot.0 >= SNAPSHOT_ENTRIES || self.since_snapshot.1 >= SNAPSHOT_BYTES;
         if (due || long) && self.snapshot_running.is_none() && now >= self.snapshot_not_before {
             self.snapshot_running = Some(std::mem::take(&mut self.since_snapshot));
-            let CoreConfig {
-                partition, epoch, ..
-            } = self.config;
-            let records = match self.mutation.is(Mutant::SnapshotOfUnconfirmed) {
-                true => self.accepted_state().snapshot(partition, epoch),
-                false => self.state.snapshot(partition, epoch),
-            };
-            self.effects.push(Effect::Snapshot(records));
+            self.snapshot_end = self.state.log.end;
+            self.effects.push(Effect::Snapshot);
         }
+    }
+
+    /// The bodies of a snapshot of what is confirmed, to be written one right after the other.
+    pub(crate) fn snapshot_records(&self) -> Vec<MetaRecord> {
+        let CoreConfig {
+            partition, epoch, ..
+        } = self.config;
+        match self.mutation.is(Mutant::SnapshotOfUnconfirmed) {
+            true => self.accepted_state().snapshot(partition, epoch),
+            false => self.state.snapshot(partition, epoch),
+        }
+    }
+
+    /// A delta is confirmed.
+    pub(crate) fn apply_meta(&mut self, number: u64, delta: &M::Delta) {
+        self.state.apply_meta(number, delta);
     }
 
     /// By mutation only: the state with all that was accepted, confirmed or not.
@@ -465,6 +483,9 @@ impl<M: MetaState, T> PartitionCore<M, T> {
     /// The snapshot is confirmed, or was given up.
     pub(crate) fn snapshot_done(&mut self, written: bool, now: TimestampMs) {
         let counted = self.snapshot_running.take();
+        if written {
+            self.covered = self.covered.max(self.snapshot_end);
+        }
         if let Some((entries, bytes)) = counted.filter(|_| !written) {
             // Counted again, and due at once after the wait.
             self.since_snapshot.0 += entries.max(SNAPSHOT_ENTRIES);

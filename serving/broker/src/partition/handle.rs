@@ -13,6 +13,9 @@ use hulse_proto::id::{Offset, OwnerEpoch, PartitionId, ProducerId};
 use hulse_proto::time::TimestampMs;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::cursors::CursorCommand;
+use super::retaining::RetainCommand;
+use super::trimming::TrimCommand;
 use crate::IngressPermit;
 use crate::log::{LogReader, ReadChunk, TimeTurns};
 
@@ -110,6 +113,12 @@ pub(crate) enum Command {
         producer: ProducerId,
         answer: oneshot::Sender<Option<(i16, i32)>>,
     },
+    /// Retention comes by.
+    Retain(RetainCommand),
+    /// Move the log start.
+    Trim(TrimCommand),
+    /// Of subscriptions.
+    Cursors(CursorCommand),
     /// End, with this word to everyone who waits.
     Stop {
         why: Fault,
@@ -291,6 +300,11 @@ impl PartitionHandle {
     /// Why it no longer serves.
     pub fn ended(&self) -> Option<Fault> {
         self.0.ended.get()
+    }
+
+    /// Why it ended, or that it did.
+    pub(super) fn end(&self) -> Fault {
+        self.0.ended.fault()
     }
 
     /// Stops it; everyone who waits gets `why`. Answers when its task is gone.

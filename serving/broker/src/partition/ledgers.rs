@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::ownership;
 use super::takeover::{Collaborators, log_link};
 use super::task::{Boxed, Task};
+use super::trimming::Wanted;
 use crate::log::{Chain, LedgerSpan};
 use crate::storage_fault;
 
@@ -34,6 +35,8 @@ pub(super) enum News {
     NotRolled,
     /// The old one is as good as it was.
     Verified,
+    /// It is closed with all that was sent, and the next one is left to the next record.
+    Rested,
     /// It is closed for this reason, and there is no next one yet.
     Closed(Fault),
     /// None can be made: too few bookies take records.
@@ -50,10 +53,10 @@ impl Task {
         }
     }
 
-    fn take_chain(&mut self) -> Chain {
+    pub(super) fn take_chain(&mut self) -> Chain {
         self.chain
             .take()
-            .expect("the core asks for one ledger at a time")
+            .expect("there is one piece of work with the chain at a time")
     }
 
     pub(super) fn open_log(&mut self, base: Offset) {
@@ -155,6 +158,33 @@ impl Task {
         }));
     }
 
+    /// Closes the open ledger, to which nothing was sent that is not confirmed. While metadata are silent it stays open.
+    pub(super) fn rest_log(&mut self) {
+        let writer = self
+            .writer
+            .clone()
+            .expect("the core rests an open ledger only");
+        let chain = self.take_chain();
+        let (with, guard) = (self.with.clone(), self.guard.clone());
+        self.ledger_work = Some(Box::pin(async move {
+            let fresh = with.client.config().metadata_fresh;
+            let look = timeout(fresh, with.metadata.get(guard.key())).await;
+            if !matches!(look, Ok(Ok(_))) {
+                return (chain, Ok(News::Verified));
+            }
+            let only_guard = Txn {
+                compares: vec![guard],
+                ops: vec![],
+            };
+            let result = match writer.close(only_guard).await {
+                Ok(_) => Ok(News::Rested),
+                Err(CloseError::Conflict(_)) => Err(ownership::moved()),
+                Err(error) => Err(Fault::new(Reason::StorageUnknown, error.to_string())),
+            };
+            (chain, result)
+        }));
+    }
+
     /// Amended D1: records find no ack quorum any more. The ledger is closed at what is confirmed; what it did not confirm is then
     /// certainly not written, and its producers are told that storage is full.
     pub(super) fn close_full(&mut self) {
@@ -198,7 +228,7 @@ impl Task {
             Err(AppendError::NotWritten {
                 why: NotWritten::Full { .. },
             }) if self.ledger_work.is_none() => {
-                self.close_full();
+                self.want(Wanted::Close);
                 Ok(())
             }
             Err(error) => Err(storage_fault::append(&error)),
@@ -222,6 +252,12 @@ impl Task {
             News::Opened(writer) => self.install(writer),
             News::NotRolled => self.core.log_kept(now),
             News::Verified => self.core.log_verified(now),
+            News::Rested => {
+                self.writer = None;
+                self.until_full = None;
+                self.core.log_rested(now);
+                self.trimming.look = true;
+            }
             News::Closed(fault) => self.begin_full(fault),
             News::NoRoom(fault) => {
                 tracing::warn!(partition = %self.partition, %fault, "no log ledger can be made; no records are taken until there is room");

@@ -3,10 +3,12 @@
 //! [`PartitionHandle`] is what the listener holds; behind it one task (`task`) drives the state machine (`core`) which judges,
 //! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
 //! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
-//! ready, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
+//! ready, `trimming` moves its log start, `retaining` does what retention asks, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
 
 mod accepted;
+mod consuming;
 mod core;
+mod cursors;
 mod handle;
 mod ledgers;
 #[cfg(test)]
@@ -14,6 +16,7 @@ mod loss_tests;
 mod owed;
 mod ownership;
 mod refusing;
+mod retaining;
 mod rolling;
 #[cfg(test)]
 mod room_tests;
@@ -22,7 +25,15 @@ mod takeover;
 mod task;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trim_tests;
+mod trimming;
 
+pub use consuming::{CursorStart, Tie};
+pub use cursors::{
+    AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorView,
+    LaneView, Moved, NewConsumer, Stand,
+};
 pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
 pub use takeover::PartitionPolicy;
 pub(crate) use takeover::{Collaborators, take_over, win_epoch};

@@ -5,6 +5,8 @@
 //! (B0, B3). It keeps the first batches after a rest from an unknown fate, and an ensemble that died meanwhile from being found out
 //! member by member. So silence of metadata does not hold the write back for longer than the look takes (ARCHITECTURE D6).
 
+use std::time::Duration;
+
 use hulse_proto::time::TimestampMs;
 
 use super::core::{Ledger, PartitionCore};
@@ -25,6 +27,30 @@ impl<M: MetaState, T> PartitionCore<M, T> {
 
     pub(super) fn verify_due(&self, now: TimestampMs) -> bool {
         self.in_flight.is_empty() && now.saturating_sub(self.active_at) >= REST
+    }
+
+    /// From now on ledgers are rolled at this age.
+    pub(crate) fn set_roll_age(&mut self, age: Duration) {
+        self.config.roll_age = age;
+    }
+
+    /// True when the open log ledger may be closed now: nobody waits for it. Entries wait until it is; answer with `log_rested`, or with
+    /// `log_verified` when it stays.
+    pub(crate) fn rest(&mut self) -> bool {
+        let may =
+            self.ledger == Ledger::Open && self.full.is_none() && self.failed.is_none() && self.is_idle();
+        if may {
+            self.ledger = Ledger::Coming;
+        }
+        may
+    }
+
+    /// The log ledger is closed and had confirmed everything. The next batch makes another one.
+    pub(crate) fn log_rested(&mut self, now: TimestampMs) {
+        self.ledger = Ledger::None;
+        self.ledger_bytes = 0;
+        self.first_entry_pending = false;
+        self.flush(now);
     }
 
     /// What the ledger's writer says of its ensemble.

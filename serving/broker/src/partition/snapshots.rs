@@ -5,11 +5,12 @@
 //!    compares the owner's key, and deleted with that same transaction, so that no ledger is ever left without a link.
 //! 2. One snapshot at a time; its chunks are appended one right after the other.
 
-use bookie_client::{CloseError, CreateError, DeleteError, LedgerWriter, NewLedger, RecoverError};
+use bookie_client::{AppendError, CloseError, CreateError, DeleteError, LedgerWriter, NewLedger, RecoverError};
 use bookie_metadata::{Compare, Txn};
+use bytes::Bytes;
 use futures::future::try_join_all;
 use hulse_proto::entry::{EntryClass, EntryKind, Envelope, NewEntry};
-use hulse_proto::error::{ErrorKind, Fault};
+use hulse_proto::error::{ErrorKind, Fault, Reason};
 use hulse_proto::id::{LedgerId, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::ledger::LedgerKind;
 use hulse_proto::mutant::Mutant;
@@ -33,6 +34,8 @@ pub(crate) struct StateWriter {
     pub(super) guard: Compare,
     pub(super) chain: Chain,
     pub(super) writer: Option<LedgerWriter>,
+    /// Bytes of the newest snapshot in the open ledger.
+    pub(super) snapshot_bytes: u64,
 }
 
 /// Why a snapshot is not in the chain.
@@ -44,6 +47,58 @@ pub(crate) enum SnapshotError {
 }
 
 impl StateWriter {
+    /// Whether a ledger must be made, which begins with a snapshot, before so many bytes can be appended.
+    pub(crate) fn is_due(&self, bytes: usize) -> bool {
+        let limit = ROLL_BYTES_MIN.max(4 * self.snapshot_bytes);
+        self.writer
+            .as_ref()
+            .is_none_or(|writer| writer.appended_bytes() + bytes as u64 > limit)
+    }
+
+    /// Appends one delta, behind the snapshot that a new ledger begins with. After a failure the delta may be in the ledger that is
+    /// left: no later one follows it there, and the snapshot of the next ledger stands for what is before it.
+    pub(crate) async fn write_delta(
+        &mut self,
+        with: &Collaborators,
+        snapshot: Option<Vec<MetaRecord>>,
+        delta: Bytes,
+        now: TimestampMs,
+    ) -> Result<(), SnapshotError> {
+        if let Some(records) = snapshot {
+            self.next_ledger(with).await?;
+            match self.write(with, records, now).await {
+                // What it makes superfluous may stay for now.
+                Err(SnapshotError::Later(fault)) if self.writer.is_some() => {
+                    tracing::debug!(partition = %self.partition, %fault, "old state ledgers stay for now");
+                }
+                written => written?,
+            }
+        }
+        let Some(writer) = self.writer.clone() else {
+            let why = "the state chain has no open ledger";
+            return Err(SnapshotError::Later(Fault::new(
+                Reason::StorageUnavailable,
+                why,
+            )));
+        };
+        writer.room(EntryClass::Meta).await;
+        match writer.append(meta_entry(delta, now)).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.in_doubt(with, &error).await),
+        }
+    }
+
+    /// An append failed: the rest of this ledger is in doubt, and the next one begins with a snapshot. FENCED or DELETED from a member
+    /// of either chain ends the partition (ARCHITECTURE D6).
+    async fn in_doubt(&mut self, with: &Collaborators, error: &AppendError) -> SnapshotError {
+        self.writer = None;
+        let fault = storage_fault::append(error);
+        match error.kind() {
+            ErrorKind::Fenced => SnapshotError::Lost(fault),
+            _ => self.later_unless_lost(with, fault).await,
+        }
+    }
+
     /// Appends one snapshot and drops what it makes superfluous.
     pub(crate) async fn write(
         &mut self,
@@ -78,15 +133,9 @@ impl StateWriter {
             appends.push(writer.append(meta_entry(body, now)));
         }
         if let Err(error) = try_join_all(appends).await {
-            // The rest of this ledger is in doubt; the next snapshot opens another one.
-            self.writer = None;
-            let fault = storage_fault::append(&error);
-            // FENCED or DELETED from a member of either chain ends the partition here (ARCHITECTURE D6).
-            return Err(match error.kind() {
-                ErrorKind::Fenced => SnapshotError::Lost(fault),
-                _ => self.later_unless_lost(with, fault).await,
-            });
+            return Err(self.in_doubt(with, &error).await);
         }
+        self.snapshot_bytes = size;
         self.drop_older(with, ledger).await
     }
 
@@ -270,6 +319,7 @@ mod tests {
             roll_bytes: 1 << 20,
             roll_age: Duration::from_secs(60),
             max_batch_bytes: 1 << 20,
+            burials: tokio::sync::Semaphore::new(1),
             mutation: Mutation::default(),
         };
         let partition = PartitionId {
@@ -284,6 +334,7 @@ mod tests {
             guard: Compare::Version(partition_key(partition), version),
             chain: chain.unwrap(),
             writer: None,
+            snapshot_bytes: 0,
         };
         (with, writer)
     }

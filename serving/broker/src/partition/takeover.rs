@@ -16,6 +16,7 @@ use hulse_proto::mutant::Mutation;
 use hulse_proto::time::WallClock;
 use hulse_proto::wire::metadata::{ChainLink, Partition};
 use prost::Message;
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::core::CoreConfig;
@@ -23,7 +24,7 @@ use super::ownership;
 use super::snapshots::StateWriter;
 use crate::keys::partition_key;
 use crate::log::{Chain, LedgerSpan, LogReader, LogView, TailBudget, TimeTurns};
-use crate::state::{NoMeta, PartitionState, StateFold};
+use crate::state::{Cursors, PartitionState, StateFold};
 use crate::storage_fault;
 
 /// Bytes asked of a state ledger at once.
@@ -47,6 +48,8 @@ pub(crate) struct Collaborators {
     pub(crate) roll_bytes: u64,
     pub(crate) roll_age: Duration,
     pub(crate) max_batch_bytes: usize,
+    /// Ledgers whose data are removed at the same time.
+    pub(crate) burials: Semaphore,
     /// For tests: a rule that is switched off.
     pub(crate) mutation: Mutation,
 }
@@ -62,11 +65,13 @@ pub struct PartitionPolicy {
 pub(crate) struct Taken {
     pub(crate) config: CoreConfig,
     pub(crate) guard: Compare,
-    pub(crate) state: PartitionState<NoMeta>,
+    pub(crate) state: PartitionState<Cursors>,
     pub(crate) log: LogReader,
     pub(crate) log_chain: Chain,
     pub(crate) state_writer: StateWriter,
     pub(crate) next_offset: Offset,
+    /// Up to where the newest snapshot goes.
+    pub(crate) covered: Offset,
     /// Where the last ledger ends, when that is below `next_offset`: the next link records the gap.
     pub(crate) gap_start: Option<Offset>,
     pub(crate) replayed: u64,
@@ -119,10 +124,9 @@ async fn load(
     let lossy = log_ledgers
         .iter()
         .any(|(_, metadata)| metadata.loss.is_some());
+    let log_start = log_chain.log_start();
     let spans = spans(with, &log_chain, log_ledgers)?;
-    let log_end = spans
-        .last()
-        .map_or(Offset(record.log_start), |span| span.end);
+    let log_end = spans.last().map_or(log_start, |span| span.end);
     let next_offset = log_end.max(state.log.end);
     if next_offset > log_end && !lossy {
         let why = format!(
@@ -133,12 +137,12 @@ async fn load(
         return Err(storage_fault::damaged(last, &why));
     }
     state.log.drop_from(log_end);
-    let log_start = Offset(record.log_start);
+    let covered = state.log.end;
     let view = LogView::new(spans, log_start, next_offset, with.tail.clone());
     let log = LogReader::new(view);
-    let from = state.log.end.max(log_start);
+    // Also what lies below the log start: its producers are not forgotten before a snapshot has them.
     let replayed = log
-        .replay(from, |header, envelope| {
+        .replay(covered, |header, envelope| {
             state.apply_log(
                 header.first_offset,
                 header.end_offset(),
@@ -164,12 +168,14 @@ async fn load(
             guard: guard.clone(),
             chain: state_chain,
             writer: None,
+            snapshot_bytes: 0,
         },
         guard,
         state,
         log,
         log_chain,
         next_offset,
+        covered,
         gap_start: (next_offset > log_end).then_some(log_end),
         replayed,
     })
@@ -204,7 +210,6 @@ pub(crate) async fn win_epoch(
             owner_epoch: before.owner_epoch + 1,
             owner: with.broker.to_string(),
             owner_boot: bytes::Bytes::copy_from_slice(with.boot.as_bytes()),
-            log_start: before.log_start,
         };
         let txn = Txn {
             compares: vec![compare],
@@ -293,8 +298,8 @@ async fn fold_state(
     with: &Collaborators,
     partition: PartitionId,
     ledgers: &[(LedgerId, LedgerMetadata)],
-) -> Result<PartitionState<NoMeta>, Fault> {
-    let mut fold = StateFold::<NoMeta>::new(partition).mutated(with.mutation);
+) -> Result<PartitionState<Cursors>, Fault> {
+    let mut fold = StateFold::<Cursors>::new(partition).mutated(with.mutation);
     for (ledger, metadata) in ledgers {
         let end = totals(*ledger, metadata)?.end;
         let reader = with.client.reader(*ledger, metadata.clone());
@@ -327,7 +332,8 @@ async fn fold_state(
     Ok(fold.finish())
 }
 
-/// The ledgers of the log, checked against P3: each begins where the one before ended, or at a recorded gap.
+/// The ledgers of the log, checked against P3: each begins where the one before ended, or at a recorded gap, and the first one not
+/// above the log start.
 fn spans(
     with: &Collaborators,
     chain: &Chain,
@@ -336,16 +342,18 @@ fn spans(
     let mut spans: Vec<LedgerSpan> = Vec::with_capacity(ledgers.len());
     for (link, (ledger, metadata)) in chain.links().zip(ledgers) {
         let totals = totals(ledger, &metadata)?;
-        if let Some(before) = spans.last() {
-            let expected = link.gap_start.map_or(Offset(link.base_offset), Offset);
-            if before.end != expected {
-                let why = format!(
-                    "it begins at offset {expected}, the ledger before ends at {}",
-                    before.end
-                );
-                return Err(storage_fault::damaged(ledger, &why));
-            }
+        let begins = link.gap_start.map_or(Offset(link.base_offset), Offset);
+        let (follows, expected) = match spans.last() {
+            Some(before) => (before.end == begins, before.end),
+            None => (begins <= chain.log_start(), chain.log_start()),
+        };
+        if !follows {
+            let why = format!(
+                "it begins at offset {begins}, what is before it ends at {expected}"
+            );
+            return Err(storage_fault::damaged(ledger, &why));
         }
+        let created_at = metadata.created_at;
         let mut span = LedgerSpan::new(
             ledger,
             Offset(link.base_offset),
@@ -356,6 +364,7 @@ fn spans(
         span.end = Offset(link.base_offset + totals.offset_span);
         span.end_entry = totals.end;
         span.bytes = totals.bytes;
+        span.created_at = created_at;
         spans.push(span);
     }
     Ok(spans)

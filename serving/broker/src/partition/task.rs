@@ -16,16 +16,18 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::core::{Effect, PartitionCore};
+use super::cursors::{CursorTask, refuse_late};
 use super::handle::{
     Command, Ended, EndedOnDrop, LogOffsets, PartitionHandle, ProduceCommand, Produced, Shared,
 };
 use super::ledgers::News;
 use super::snapshots::{SnapshotError, StateWriter};
 use super::takeover::{Collaborators, Taken};
+use super::trimming::{Trimming, Wanted};
 use crate::IngressPermit;
 use crate::clock::OwnerClock;
 use crate::log::{Chain, LogReader, LogView};
-use crate::state::NoMeta;
+use crate::state::Cursors;
 
 /// Commands taken before the state machine sends: what arrived together is coalesced.
 const COMMANDS_PER_TURN: usize = 1024;
@@ -50,7 +52,7 @@ pub(super) struct Task {
     pub(super) partition: PartitionId,
     pub(super) epoch: OwnerEpoch,
     pub(super) guard: Compare,
-    pub(super) core: PartitionCore<NoMeta, Ticket>,
+    pub(super) core: PartitionCore<Cursors, Ticket>,
     pub(super) clock: OwnerClock,
     pub(super) log: LogReader,
     pub(super) offsets: watch::Sender<LogOffsets>,
@@ -73,6 +75,8 @@ pub(super) struct Task {
     pub(super) state_writer: Option<StateWriter>,
     pub(super) snapshot_work: Option<SnapshotWork>,
     pub(super) snapshot_failing: bool,
+    pub(super) trimming: Trimming,
+    pub(super) cursors: CursorTask,
 }
 
 /// Starts serving a taken partition.
@@ -94,6 +98,11 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         log_append_time: taken.config.log_append_time,
     }));
     let mutation = with.mutation;
+    let cursors = CursorTask::new(
+        taken.config.partition.index,
+        taken.state.meta.clone(),
+        taken.state.state_applied,
+    );
     let task = Task {
         clock: OwnerClock::new(with.clock.clone(), taken.state.log.append_time),
         with,
@@ -101,6 +110,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         epoch: taken.config.epoch,
         guard: taken.guard,
         core: PartitionCore::new(taken.config, taken.state, taken.next_offset, taken.replayed)
+            .covered_to(taken.covered)
             .mutated(mutation),
         log: taken.log,
         offsets,
@@ -118,6 +128,9 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         state_writer: Some(taken.state_writer),
         snapshot_work: None,
         snapshot_failing: false,
+        // An earlier owner may have left something to do.
+        trimming: Trimming::default(),
+        cursors,
     };
     tokio::spawn(task.run(receiver, ended));
     handle
@@ -140,11 +153,16 @@ impl Task {
         ended.set(end.why.clone());
         self.core.fail(end.why.clone());
         self.answer_all();
+        self.fail_cursors(&end.why);
         commands.close();
         while let Ok(command) = commands.try_recv() {
-            if let Command::Produce(produce) = command {
-                self.take(produce);
-                self.answer_all();
+            match command {
+                Command::Produce(produce) => {
+                    self.take(produce);
+                    self.answer_all();
+                }
+                Command::Cursors(command) => refuse_late(command, &end.why),
+                _ => {}
             }
         }
         if let Some(done) = end.done {
@@ -172,7 +190,14 @@ impl Task {
                         return End { why, done: None };
                     }
                 }
-                () = maybe(&mut self.until_full), if self.ledger_work.is_none() => {
+                (chain, result) = maybe(&mut self.trimming.work) => {
+                    self.trimming.work = None;
+                    self.chain = Some(chain);
+                    if let Err(why) = self.trimmed(result) {
+                        return End { why, done: None };
+                    }
+                }
+                () = maybe(&mut self.until_full), if self.chain.is_some() => {
                     self.until_full = None;
                     self.close_full();
                 }
@@ -183,10 +208,21 @@ impl Task {
                 }
                 (writer, result) = maybe(&mut self.snapshot_work) => {
                     self.snapshot_work = None;
-                    self.state_writer = Some(writer);
+                    self.state_writer_returned(writer);
                     if let Err(why) = self.snapshot_ended(result) {
                         return End { why, done: None };
                     }
+                }
+                (writer, result) = maybe(&mut self.cursors.work) => {
+                    self.cursors.work = None;
+                    self.state_writer_returned(writer);
+                    if let Err(why) = self.delta_ended(result) {
+                        return End { why, done: None };
+                    }
+                }
+                () = maybe(&mut self.cursors.until) => {
+                    self.cursors.until = None;
+                    self.tick_cursors();
                 }
                 command = commands.recv() => match command {
                     None => {
@@ -202,9 +238,13 @@ impl Task {
                     self.note_wear();
                     self.core.tick(now);
                     self.log.with_view(LogView::cool);
+                    self.trimming.look = true;
+                    self.tick_cursors();
                 }
             }
             self.execute();
+            self.go_on_trimming();
+            self.go_on_cursors();
         }
     }
 
@@ -226,6 +266,9 @@ impl Task {
                     // Who asked may have gone.
                     let _ = answer.send(last);
                 }
+                Command::Retain(retain) => self.retain(retain),
+                Command::Trim(trim) => self.trim(trim),
+                Command::Cursors(command) => self.cursor_command(command),
                 Command::Stop { why, done } => {
                     self.drain().await;
                     return Some(End {
@@ -270,6 +313,9 @@ impl Task {
             if self.core.is_idle() {
                 break;
             }
+        }
+        if let Err(fault) = self.drain_cursors().await {
+            tracing::debug!(partition = %self.partition, %fault, "acks are left to the next owner");
         }
     }
 
@@ -326,19 +372,19 @@ impl Task {
                     let offsets = self.log.with_view(|view| view.confirm(entry));
                     self.offsets.send_replace(offsets);
                 }
-                Effect::OpenLog { base } => self.open_log(base),
-                Effect::RollLog { base } => self.roll_log(base),
-                Effect::VerifyLog { base } => self.verify_log(base),
-                Effect::Snapshot(records) => self.snapshot(records),
+                Effect::OpenLog { base } => self.want(Wanted::Open(base)),
+                Effect::RollLog { base } => self.want(Wanted::Roll(base)),
+                Effect::VerifyLog { base } => self.want(Wanted::Verify(base)),
+                Effect::Snapshot => self.want_snapshot(),
             }
         }
     }
 
-    fn snapshot(&mut self, records: Vec<crate::state::MetaRecord>) {
-        let mut writer = self
-            .state_writer
-            .take()
-            .expect("the core asks for one snapshot at a time");
+    /// The writer of the state chain must be home.
+    pub(super) fn snapshot(&mut self, records: Vec<crate::state::MetaRecord>) {
+        let Some(mut writer) = self.state_writer.take() else {
+            return;
+        };
         let (with, now) = (self.with.clone(), self.clock.now_ms());
         self.snapshot_work = Some(Box::pin(async move {
             let result = writer.write(&with, records, now).await;

@@ -9,9 +9,9 @@ use hulse_proto::id::{EntryId, Offset, OwnerEpoch, PartitionId, ProducerId, Topi
 
 use super::core::{CoreConfig, Effect, PartitionCore};
 use super::handle::Produced;
-use crate::state::{NoMeta, PartitionState};
+use crate::state::{Cursors, PartitionState};
 
-pub(super) type Core = PartitionCore<NoMeta, u32>;
+pub(super) type Core = PartitionCore<Cursors, u32>;
 
 pub(super) fn core() -> Core {
     core_that_rolls_at(1 << 20)
@@ -349,7 +349,7 @@ fn snapshot_follows_the_first_entry_of_a_ledger_and_is_tried_again_after_a_failu
     let snapshots = |core: &mut Core| {
         core.take_effects()
             .iter()
-            .filter(|effect| matches!(effect, Effect::Snapshot(_)))
+            .filter(|effect| matches!(effect, Effect::Snapshot))
             .count()
     };
     assert_eq!(snapshots(&mut core), 1);

@@ -7,6 +7,7 @@ use hulse_proto::entry::Envelope;
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId};
 use hulse_proto::mutant::{Mutant, Mutation};
 
+use super::cursors::Cursors;
 use super::log_state::LogState;
 use super::meta::MetaState;
 use super::record::{MetaRecord, MetaRecordKind, RecordError};
@@ -113,6 +114,13 @@ impl<M: MetaState> PartitionState<M> {
             meta,
             state_applied,
         })
+    }
+}
+
+impl PartitionState<Cursors> {
+    /// From here on the log is held by subscriptions; `None`: by none (serving.md B9.3). Counts what is durable only.
+    pub fn held_from(&self) -> Option<Offset> {
+        self.meta.held_from()
     }
 }
 

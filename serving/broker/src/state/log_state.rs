@@ -9,7 +9,7 @@ use hulse_proto::limits::BATCHES_IN_FLIGHT_MAX;
 use hulse_proto::time::TimestampMs;
 
 use super::producers::{Known, Producers, Stored};
-use super::record::RecordError;
+use super::record::{RecordError, need};
 
 /// The fold of a log up to `end`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,16 +126,5 @@ impl LogState {
             running_max_timestamp,
             producers,
         })
-    }
-}
-
-fn need(bytes: &[u8], len: usize) -> Result<(), RecordError> {
-    if bytes.len() < len {
-        Err(RecordError::CutOff {
-            found: bytes.len(),
-            expected: len,
-        })
-    } else {
-        Ok(())
     }
 }

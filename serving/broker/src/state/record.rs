@@ -181,3 +181,14 @@ impl MetaRecord {
         })
     }
 }
+
+pub(super) fn need(bytes: &[u8], len: usize) -> Result<(), RecordError> {
+    if bytes.len() < len {
+        Err(RecordError::CutOff {
+            found: bytes.len(),
+            expected: len,
+        })
+    } else {
+        Ok(())
+    }
+}

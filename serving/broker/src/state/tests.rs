@@ -26,6 +26,10 @@ impl MetaState for Registers {
         self.0.insert(*register, *value);
     }
 
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn encode_delta((register, value): &Self::Delta) -> Bytes {
         let mut bytes = vec![*register];
         bytes.extend(value.to_le_bytes());

@@ -26,6 +26,7 @@ pub struct MemoryBookie {
     ledgers: Arc<Mutex<BTreeMap<LedgerId, Stored>>>,
     held: watch::Sender<bool>,
     full: AtomicBool,
+    no_meta: AtomicBool,
 }
 
 impl MemoryBookie {
@@ -42,6 +43,11 @@ impl MemoryBookie {
     /// True while they are.
     pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
+    }
+
+    /// From now on META entries are refused, or taken again.
+    pub fn refuse_meta(&self, refuse: bool) {
+        self.no_meta.store(refuse, Ordering::Relaxed);
     }
 
     /// Adds are stored and not answered, or answered again.
@@ -75,6 +81,11 @@ impl BookieCalls for MemoryBookie {
     fn add(&self, request: AddRequest) -> Call<()> {
         let data = request.entry.header().class == EntryClass::Data;
         if self.is_full() && data && request.origin == Origin::Normal {
+            let why = "for a test".to_owned();
+            return Box::pin(async { Err(BookieError::ReadOnly { why }) });
+        }
+        let meta = request.entry.header().class == EntryClass::Meta;
+        if meta && self.no_meta.load(Ordering::Relaxed) && request.origin == Origin::Normal {
             let why = "for a test".to_owned();
             return Box::pin(async { Err(BookieError::ReadOnly { why }) });
         }

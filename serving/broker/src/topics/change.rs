@@ -22,7 +22,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 
 /// What became of a change.
 #[derive(Debug)]
-pub(super) enum Changed {
+pub(crate) enum Changed {
     /// It was made, by this revision.
     Committed(Revision),
     /// The key has another version than the expected one. `maybe_ours`: an earlier try of this very change may have done it.
@@ -33,9 +33,9 @@ pub(super) enum Changed {
 }
 
 /// A key that is expected to have this version; `None`: not to exist.
-pub(super) struct Expected<'a> {
-    pub(super) key: &'a str,
-    pub(super) version: Option<Revision>,
+pub(crate) struct Expected<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) version: Option<Revision>,
 }
 
 impl Expected<'_> {
@@ -52,7 +52,7 @@ impl Expected<'_> {
 ///
 /// # Errors
 /// `METADATA_UNAVAILABLE`: nothing was changed. `METADATA_UNKNOWN`: not resolved within [`RESOLVE_MAX`]; it may yet be applied.
-pub(super) async fn change(
+pub(crate) async fn change(
     store: &dyn MetadataStore,
     expected: Expected<'_>,
     op: Op,

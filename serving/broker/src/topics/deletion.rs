@@ -2,6 +2,7 @@
 //! next [`Topics::resume_deletions`] goes on).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bookie_metadata::{BoxFuture, ListRequest, Op, WatchEvent};
@@ -11,7 +12,7 @@ use hulse_proto::id::{PartitionId, TopicName};
 use tokio_util::sync::CancellationToken;
 
 use super::change::{Changed, Expected, read};
-use super::registry::{Deletion, Topics, lock};
+use super::registry::{Deletion, Topics, UnderWay, lock};
 use super::topic::{PREFIX, Topic, TopicState, deleting, id_not_found};
 use crate::storage_fault;
 
@@ -58,6 +59,28 @@ impl Topics {
             Some(topic) => self.finish(topic, remover).await,
             // Somebody finished it between our two looks.
             None => Ok(()),
+        }
+    }
+
+    /// As [`Topics::delete`], but answers after `patience` with the number of partitions whose data are not gone yet: the deletion then
+    /// goes on by itself, and nothing can undo it. 0: the name is free.
+    ///
+    /// # Errors
+    /// Those of [`Topics::delete`].
+    pub async fn delete_within(
+        &self,
+        name: &TopicName,
+        remover: Arc<dyn PartitionRemover>,
+        patience: Duration,
+    ) -> Result<u32, Fault> {
+        let topic = self.get(name).await?;
+        let Some(topic) = self.mark_deleting(topic).await? else {
+            return Ok(0);
+        };
+        let id = topic.id;
+        match tokio::time::timeout(patience, self.finish(topic, remover)).await {
+            Ok(result) => result.map(|()| 0),
+            Err(_) => Ok(self.partitions_left(id).unwrap_or(0)),
         }
     }
 
@@ -187,34 +210,54 @@ impl Topics {
         let deletion: Deletion = {
             let mut deletions = lock(&self.0.deletions);
             match deletions.get(&id) {
-                Some(running) => running.clone(),
+                Some(running) => running.outcome.clone(),
                 None => {
                     let topics = self.clone();
+                    let left = Arc::new(AtomicU32::new(topic.partitions));
+                    let counted = left.clone();
                     let work = async move {
-                        let result = topics.remove(topic, remover).await;
+                        let result = topics.remove(topic, remover, &counted).await;
                         lock(&topics.0.deletions).remove(&id);
                         result
                     };
-                    let deletion: Deletion = work.boxed().shared();
-                    deletions.insert(id, deletion.clone());
+                    let outcome: Deletion = work.boxed().shared();
+                    let under_way = UnderWay {
+                        outcome: outcome.clone(),
+                        left,
+                    };
+                    deletions.insert(id, under_way);
                     // It goes on when nobody waits any more.
-                    tokio::spawn(deletion.clone());
-                    deletion
+                    tokio::spawn(outcome.clone());
+                    outcome
                 }
             }
         };
         deletion.await
     }
 
-    async fn remove(&self, topic: Topic, remover: Arc<dyn PartitionRemover>) -> Result<(), Fault> {
+    async fn remove(
+        &self,
+        topic: Topic,
+        remover: Arc<dyn PartitionRemover>,
+        left: &AtomicU32,
+    ) -> Result<(), Fault> {
         let why = deleting(&topic.name);
-        for partition in topic.partition_ids() {
-            remover.close(partition, why.clone()).await;
-        }
+        let closes = topic
+            .partition_ids()
+            .map(|partition| remover.close(partition, why.clone()));
+        let mut closes = futures::stream::iter(closes).buffer_unordered(REMOVALS_AT_ONCE);
+        while closes.next().await.is_some() {}
+        drop(closes);
         let mut removals = futures::stream::iter(topic.partition_ids())
             .map(|partition| {
                 let remover = remover.clone();
-                async move { remover.remove(partition).await }
+                async move {
+                    let result = remover.remove(partition).await;
+                    if result.is_ok() {
+                        left.fetch_sub(1, Ordering::Relaxed);
+                    }
+                    result
+                }
             })
             .buffer_unordered(REMOVALS_AT_ONCE);
         let mut first_fault = Ok(());

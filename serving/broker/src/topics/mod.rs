@@ -24,7 +24,7 @@ mod unknown;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use change::read;
+pub(crate) use change::{Changed, Expected, change, read};
 pub use deletion::PartitionRemover;
 pub use registry::{Topics, TopicsConfig};
 pub use topic::{NewTopic, Topic, TopicPage, TopicState};

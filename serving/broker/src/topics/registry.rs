@@ -1,6 +1,7 @@
 //! Creates, finds, lists and grows topics.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::topic::{
     NewTopic, PREFIX, Topic, TopicPage, TopicState, deleting, id_not_found, not_found,
 };
 use super::unknown::Unknown;
+use crate::retention::RetentionPolicy;
 
 /// Topics per page when the caller names no number, and at most.
 const PAGE: (usize, usize) = (100, 1000);
@@ -44,6 +46,14 @@ pub struct Topics(pub(super) Arc<Inner>);
 
 /// The outcome that everybody who waits for one deletion shares.
 pub(super) type Deletion = Shared<BoxFuture<'static, Result<(), Fault>>>;
+/// A deletion under way.
+#[derive(Clone)]
+pub(super) struct UnderWay {
+    pub(super) outcome: Deletion,
+    /// Partitions whose data are not gone yet.
+    pub(super) left: Arc<AtomicU32>,
+}
+
 type Refresh = Shared<BoxFuture<'static, Result<(), Fault>>>;
 
 pub(super) struct Inner {
@@ -55,7 +65,7 @@ pub(super) struct Inner {
     unknown: Mutex<Unknown>,
     refresh: Mutex<Option<Refresh>>,
     /// Deletions under way in this process.
-    pub(super) deletions: Mutex<HashMap<TopicId, Deletion>>,
+    pub(super) deletions: Mutex<HashMap<TopicId, UnderWay>>,
 }
 
 /// Locks a mutex of this module: none is held while code that may panic runs.
@@ -86,9 +96,19 @@ impl Topics {
     }
 
     fn new_id(&self) -> TopicId {
+        TopicId(self.mint())
+    }
+
+    /// An identity that nothing has.
+    pub(crate) fn mint(&self) -> uuid::Uuid {
         let mut bytes = [0; 16];
         lock(&self.0.rng).fill_bytes(&mut bytes);
-        TopicId(uuid::Builder::from_random_bytes(bytes).into_uuid())
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    /// The wall's time.
+    pub(crate) fn now_ms(&self) -> hulse_proto::time::TimestampMs {
+        self.0.clock.now_ms()
     }
 
     /// Makes a topic; `partitions` 0 means the default. Racing makers of one name: one wins, the others get `TOPIC_EXISTS`.
@@ -120,6 +140,7 @@ impl Topics {
             state: TopicState::Active,
             created_at: self.0.clock.now_ms(),
             log_append_time: new.log_append_time,
+            retention: new.retention,
             version: Revision::default(),
         };
         let key = Topic::key(name);
@@ -241,6 +262,12 @@ impl Topics {
         lock(&self.0.cache).serves(id) && !lock(&self.0.deletions).contains_key(&id)
     }
 
+    /// Of a topic that this process deletes: partitions whose data are not gone yet.
+    pub fn partitions_left(&self, id: TopicId) -> Option<u32> {
+        let deletions = lock(&self.0.deletions);
+        Some(deletions.get(&id)?.left.load(Ordering::Relaxed))
+    }
+
     /// Lists topics in order of their names. `namespace` is `tenant/namespace`, or empty for all; `token` comes from the page
     /// before; `size` 0 means the default of 100, and at most 1000 are given.
     ///
@@ -292,29 +319,60 @@ impl Topics {
     /// `METADATA_UNKNOWN`.
     pub async fn add_partitions(&self, name: &TopicName, total: u32) -> Result<Topic, Fault> {
         check_partitions(total)?;
-        let key = Topic::key(name);
-        let mut topic = self.get(name).await?.serving()?;
-        for _ in 0..RACES_MAX {
-            if total < topic.partitions {
-                return Err(decrease(&topic, total));
-            }
-            if total == topic.partitions {
-                return Ok(topic);
+        let grow = |topic: &Topic, maybe_ours: bool| {
+            // Ours may have landed before somebody went further: what was asked for holds.
+            if total < topic.partitions && !maybe_ours {
+                return Err(decrease(topic, total));
             }
             let mut grown = topic.clone();
-            grown.partitions = total;
+            grown.partitions = total.max(topic.partitions);
+            Ok(grown)
+        };
+        self.modify(name, grow).await
+    }
+
+    /// Changes how long the records of a topic stay. The sweep of retention goes by it from its next round on.
+    ///
+    /// # Errors
+    /// `TOPIC_NOT_FOUND`, `TOPIC_DELETING`, `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`.
+    pub async fn set_retention(
+        &self,
+        name: &TopicName,
+        change: impl Fn(RetentionPolicy) -> RetentionPolicy,
+    ) -> Result<Topic, Fault> {
+        let set = |topic: &Topic, _: bool| {
+            let mut changed = topic.clone();
+            changed.retention = change(topic.retention);
+            Ok(changed)
+        };
+        self.modify(name, set).await
+    }
+
+    /// Puts what `change` makes of the topic in its place; what stays as it is is not written. `change` is asked again after a race,
+    /// and told whether an earlier try of this very change may have landed before.
+    async fn modify(
+        &self,
+        name: &TopicName,
+        change: impl Fn(&Topic, bool) -> Result<Topic, Fault>,
+    ) -> Result<Topic, Fault> {
+        let key = Topic::key(name);
+        let mut topic = self.get(name).await?.serving()?;
+        let mut ours = false;
+        for _ in 0..RACES_MAX {
+            let mut changed = change(&topic, ours)?;
+            if changed == topic {
+                return Ok(topic);
+            }
             let expected = Expected {
                 key: &key,
                 version: Some(topic.version),
             };
-            match self
-                .change(expected, Op::put(key.clone(), grown.encode()))
-                .await?
-            {
+            let written = self.change(expected, Op::put(key.clone(), changed.encode()));
+            match written.await? {
                 Changed::Committed(revision) => {
-                    grown.version = revision;
-                    self.learn(&grown);
-                    return Ok(grown);
+                    changed.version = revision;
+                    self.learn(&changed);
+                    return Ok(changed);
                 }
                 Changed::Differs { current: None, .. } => return Err(not_found(name)),
                 Changed::Differs {
@@ -326,11 +384,8 @@ impl Topics {
                     if current.id != topic.id {
                         return Err(recreated(name));
                     }
-                    // Ours may have landed before somebody went further: what was asked for holds.
-                    if maybe_ours && current.partitions >= total {
-                        return Ok(current);
-                    }
                     topic = current;
+                    ours |= maybe_ours;
                 }
             }
         }

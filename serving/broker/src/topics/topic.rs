@@ -10,6 +10,7 @@ use hulse_proto::wire::metadata;
 use prost::Message;
 
 use crate::PartitionPolicy;
+use crate::retention::{RetentionPolicy, Setting};
 
 /// Every topic's key begins with this.
 pub(super) const PREFIX: &str = "topic/";
@@ -30,6 +31,8 @@ pub struct NewTopic {
     pub partitions: u32,
     /// The owner's clock at the append is every record's timestamp.
     pub log_append_time: bool,
+    /// How long its records stay.
+    pub retention: RetentionPolicy,
 }
 
 /// A topic.
@@ -47,6 +50,8 @@ pub struct Topic {
     pub created_at: TimestampMs,
     /// The owner's clock at the append is every record's timestamp.
     pub log_append_time: bool,
+    /// How long its records stay.
+    pub retention: RetentionPolicy,
     /// Version of its key when it was read.
     pub(super) version: Revision,
 }
@@ -78,6 +83,8 @@ impl Topic {
             state: state as i32,
             created_at_ms: self.created_at,
             log_append_time: self.log_append_time,
+            retention_ms: self.retention.time.to_wire_ms(),
+            retention_bytes: self.retention.bytes.to_wire(),
         };
         value.encode_to_vec().into()
     }
@@ -104,6 +111,11 @@ impl Topic {
             metadata::topic::State::Deleting => TopicState::Deleting,
             metadata::topic::State::Unspecified => return Err(damaged("state")),
         };
+        let retention = RetentionPolicy {
+            time: Setting::from_wire_ms(value.retention_ms).ok_or_else(|| damaged("retention"))?,
+            bytes: Setting::<u64>::from_wire(value.retention_bytes)
+                .ok_or_else(|| damaged("retention"))?,
+        };
         Ok(Self {
             name,
             id,
@@ -111,6 +123,7 @@ impl Topic {
             state,
             created_at: value.created_at_ms,
             log_append_time: value.log_append_time,
+            retention,
             version: stored.version,
         })
     }

@@ -35,5 +35,5 @@ pub(super) async fn run(session: Session<'_>, topic: &str) -> Result<(), Stop> {
         throughput: Throughput::new(records, bytes, 0, began.elapsed()),
         latency: Vec::new(),
     };
-    session.output.data(&figures, Figures::rates)
+    session.output.one(&figures)
 }

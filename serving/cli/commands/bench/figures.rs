@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::output::{Table, grouped};
+use crate::output::{Field, Table, View, grouped};
 
 /// Longest latency that is told apart from a longer one.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -17,7 +17,7 @@ pub(super) struct Latencies(Histogram<u64>);
 
 /// Percentiles of latencies, microseconds.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Percentiles {
+pub(crate) struct Percentiles {
     pub(super) name: &'static str,
     pub(super) count: u64,
     pub(super) p50_us: u64,
@@ -29,7 +29,7 @@ pub(super) struct Percentiles {
 
 /// What went through.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Throughput {
+pub(crate) struct Throughput {
     pub(super) records: u64,
     pub(super) bytes: u64,
     pub(super) failed: u64,
@@ -40,7 +40,7 @@ pub(super) struct Throughput {
 
 /// A whole measurement.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     pub(super) topic: String,
     pub(super) throughput: Throughput,
     pub(super) latency: Vec<Percentiles>,
@@ -106,24 +106,26 @@ fn shown(us: u64) -> String {
 
 impl Figures {
     /// One line of rates.
-    pub(super) fn rates(&self) -> Table {
-        let throughput = &self.throughput;
+    fn rates(rows: &[Self]) -> Table {
         let mut table = Table::new(&["TOPIC", "RECORDS", "FAILED", "SECONDS", "RECORDS/S", "MB/S"]);
-        table.row(vec![
-            self.topic.clone(),
-            grouped(throughput.records),
-            grouped(throughput.failed),
-            format!("{:.2}", throughput.seconds),
-            grouped(throughput.records_per_second as u64),
-            format!("{:.1}", throughput.megabytes_per_second),
-        ]);
+        for row in rows {
+            let throughput = &row.throughput;
+            table.row(vec![
+                row.topic.clone(),
+                grouped(throughput.records),
+                grouped(throughput.failed),
+                format!("{:.2}", throughput.seconds),
+                grouped(throughput.records_per_second as u64),
+                format!("{:.1}", throughput.megabytes_per_second),
+            ]);
+        }
         table
     }
 
     /// One line per kind of latency.
-    pub(super) fn latencies(&self) -> Table {
+    fn latencies(rows: &[Self]) -> Table {
         let mut table = Table::new(&["LATENCY", "COUNT", "P50", "P95", "P99", "P99.9", "MAX"]);
-        for row in &self.latency {
+        for row in rows.iter().flat_map(|row| &row.latency) {
             table.row(vec![
                 row.name.to_owned(),
                 grouped(row.count),
@@ -135,6 +137,40 @@ impl Figures {
             ]);
         }
         table
+    }
+}
+
+impl View for Figures {
+    const FIELDS: &'static [Field] = &[
+        Field::text("topic", "measured with"),
+        Field::integer("throughput.records", "that went through"),
+        Field::integer(
+            "throughput.bytes",
+            "of their values, or of the batches read",
+        ),
+        Field::integer("throughput.failed", "records that were not stored"),
+        Field::number("throughput.seconds", "it took"),
+        Field::number("throughput.records_per_second", "rate"),
+        Field::number("throughput.megabytes_per_second", "rate, of 10^6 bytes"),
+        Field::text("latency[].name", "from when to when"),
+        Field::integer("latency[].count", "measured"),
+        Field::integer("latency[].p50_us", "microseconds"),
+        Field::integer("latency[].p95_us", "microseconds"),
+        Field::integer("latency[].p99_us", "microseconds"),
+        Field::integer("latency[].p999_us", "microseconds"),
+        Field::integer("latency[].max_us", "microseconds"),
+    ];
+
+    fn name(&self) -> String {
+        self.topic.clone()
+    }
+
+    fn text(rows: &[Self], _wide: bool) -> String {
+        let mut text = Self::rates(rows).render();
+        if rows.iter().any(|row| !row.latency.is_empty()) {
+            text.push_str(&format!("\n{}", Self::latencies(rows).render()));
+        }
+        text
     }
 }
 

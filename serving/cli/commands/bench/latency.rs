@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use hulse_sdk::Record;
+use hulse_sdk::{Compression, Record};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -18,7 +18,6 @@ use crate::arguments::Load;
 use crate::commands::produce::due_after;
 use crate::commands::session::Session;
 use crate::failure::{Failure, Stop};
-use crate::output::Shape;
 
 /// Records that are due and not sent yet, at most: a server that stalls longer than this ends the measurement's honesty, so
 /// the thread waits and the times go on counting from when they were due.
@@ -28,8 +27,13 @@ const DUE_MAX: usize = 1 << 16;
 ///
 /// # Errors
 /// The server's, or the output's.
-pub(super) async fn run(session: Session<'_>, load: &Load, rate: u32) -> Result<(), Stop> {
-    let producer = producer(session, load).await?;
+pub(super) async fn run(
+    session: Session<'_>,
+    load: &Load,
+    compression: Compression,
+    rate: u32,
+) -> Result<(), Stop> {
+    let producer = producer(session, load, compression).await?;
     // The first record opens the session and the partition; it is not measured.
     let first = producer.send(Record::new("first")).await;
     let opened = match first {
@@ -87,12 +91,7 @@ pub(super) async fn run(session: Session<'_>, load: &Load, rate: u32) -> Result<
             from_send.percentiles("from when it was sent"),
         ],
     };
-    session.output.data(&figures, Figures::rates)?;
-    if session.output.shape == Shape::Table {
-        session
-            .output
-            .text(&format!("\n{}", figures.latencies().render()))?;
-    }
+    session.output.one(&figures)?;
     match last_error {
         None => Ok(()),
         Some(error) => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hulse_proto::limits::RECORD_BYTES_MAX;
-use hulse_sdk::{Producer, Record};
+use hulse_sdk::{Compression, Producer, Record};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -14,7 +14,6 @@ use crate::arguments::Load;
 use crate::commands::produce::Pace;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
-use crate::output::Shape;
 
 /// One record in so many is timed: waiting for every answer would cost more than sending.
 const TIMED_EVERY: u64 = 64;
@@ -25,7 +24,11 @@ const TIMED_MAX: usize = 4096;
 ///
 /// # Errors
 /// The topic cannot be made, or the size is too large.
-pub(super) async fn producer(session: Session<'_>, load: &Load) -> Result<Producer, Failure> {
+pub(super) async fn producer(
+    session: Session<'_>,
+    load: &Load,
+    compression: Compression,
+) -> Result<Producer, Failure> {
     if load.size.0 > RECORD_BYTES_MAX as u64 {
         return Err(Failure::new(Code::Usage, "the record is too large")
             .why(format!("a record holds at most {RECORD_BYTES_MAX} bytes"))
@@ -37,7 +40,7 @@ pub(super) async fn producer(session: Session<'_>, load: &Load) -> Result<Produc
     client
         .producer(&load.topic)
         .acks(load.acks.into())
-        .compression(load.compression.into())
+        .compression(compression)
         .build()
         .await
         .map_err(|error| Failure::from_sdk("cannot produce", &load.topic, &error))
@@ -47,8 +50,13 @@ pub(super) async fn producer(session: Session<'_>, load: &Load) -> Result<Produc
 ///
 /// # Errors
 /// The server's, or the output's.
-pub(super) async fn run(session: Session<'_>, load: &Load, rate: Option<u32>) -> Result<(), Stop> {
-    let producer = producer(session, load).await?;
+pub(super) async fn run(
+    session: Session<'_>,
+    load: &Load,
+    compression: Compression,
+    rate: Option<u32>,
+) -> Result<(), Stop> {
+    let producer = producer(session, load, compression).await?;
     let (timed, mut waiting) = mpsc::channel::<(Instant, hulse_sdk::Ticket)>(TIMED_MAX);
     let collector = tokio::spawn(async move {
         let mut latencies = Latencies::new();
@@ -73,12 +81,7 @@ pub(super) async fn run(session: Session<'_>, load: &Load, rate: Option<u32>) ->
         throughput: Throughput::new(stats.records_stored, bytes, stats.records_failed, took),
         latency: vec![latencies.percentiles("send to answer, queue included")],
     };
-    session.output.data(&figures, Figures::rates)?;
-    if session.output.shape == Shape::Table {
-        session
-            .output
-            .text(&format!("\n{}", figures.latencies().render()))?;
-    }
+    session.output.one(&figures)?;
     sent?;
     closed.map_err(|error| Failure::from_sdk("records were not stored", &load.topic, &error))?;
     Ok(())

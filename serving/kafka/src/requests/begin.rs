@@ -12,7 +12,7 @@ use serving_broker::Front;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::{about, configs, grow, metadata, offsets, produce, topics};
+use super::{about, alter, configs, delete_records, grow, metadata, offsets, produce, topics};
 use crate::fetch;
 use crate::link::Link;
 use crate::wire::{Answer, Asked, Broken, Request};
@@ -73,7 +73,10 @@ async fn whole(link: &Arc<Link>, request: Request) -> Result<Outcome, Broken> {
         ApiKey::CreateTopics => topics::create(link, request).await,
         ApiKey::DeleteTopics => topics::delete(link, request).await,
         ApiKey::CreatePartitions => grow::create_partitions(link, request).await,
+        ApiKey::DeleteRecords => delete_records::delete(link, request).await,
         ApiKey::DescribeConfigs => configs::describe(link, request).await,
+        ApiKey::AlterConfigs => alter::whole(link, request).await,
+        ApiKey::IncrementalAlterConfigs => alter::incremental(link, request).await,
         key => Err(Broken::Key(key as i16)),
     }
 }

@@ -1,6 +1,8 @@
-//! DescribeConfigs, and what a new topic may be told. Everything is read-only here, and only what is true is told.
+//! DescribeConfigs, and what a new topic may be told. Only what is true is told; of a topic only how long records stay can be changed
+//! (`alter`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hulse_proto::limits::BATCH_BYTES_MAX;
 use kafka_protocol::messages::create_topics_request::CreatableTopicConfig;
@@ -9,7 +11,7 @@ use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
-use serving_broker::{Action, Resource};
+use serving_broker::{Action, BrokerConfig, Limits, NewTopic, Resource, RetentionPolicy, Setting};
 
 use super::begin::Outcome;
 use super::topics::{Refused, refused};
@@ -19,7 +21,7 @@ use crate::names;
 use crate::wire::{Broken, Request, text};
 
 /// Kinds of things that have configuration.
-const TOPIC: i8 = 2;
+pub(super) const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 /// Where a value comes from.
 const OF_TOPIC: i8 = 1;
@@ -36,12 +38,17 @@ const KINDS_FROM: i16 = 3;
 const TIMESTAMP_TYPE: &str = "message.timestamp.type";
 const LOG_APPEND_TIME: &str = "LogAppendTime";
 const CREATE_TIME: &str = "CreateTime";
+const RETENTION_MS: &str = "retention.ms";
+const RETENTION_BYTES: &str = "retention.bytes";
+/// Of both: without limit.
+const UNLIMITED: i64 = -1;
 
 /// One value.
 pub(super) struct Config {
     pub(super) name: &'static str,
     pub(super) value: String,
     pub(super) source: i8,
+    pub(super) read_only: bool,
     kind: i8,
     doc: &'static str,
 }
@@ -51,13 +58,110 @@ fn default(name: &'static str, value: impl ToString, kind: i8, doc: &'static str
         name,
         value: value.to_string(),
         source: DEFAULT,
+        read_only: true,
         kind,
         doc,
     }
 }
 
+/// A change of how long records stay.
+pub(super) enum Retained {
+    Time(Setting<Duration>),
+    Bytes(Setting<u64>),
+}
+
+impl Retained {
+    pub(super) fn apply(&self, policy: &mut RetentionPolicy) {
+        match self {
+            Self::Time(time) => policy.time = *time,
+            Self::Bytes(bytes) => policy.bytes = *bytes,
+        }
+    }
+}
+
+/// What a config says of how long records stay; no value: what the cluster says. `None`: it is another config.
+///
+/// # Errors
+/// INVALID_CONFIG: not a number that may be said.
+pub(super) fn retained(name: &str, value: Option<&str>) -> Result<Option<Retained>, Refused> {
+    if !matches!(name, RETENTION_MS | RETENTION_BYTES) {
+        return Ok(None);
+    }
+    let wrong = |value: &str| {
+        let why = format!("{name} is a whole number, or {UNLIMITED} for no limit, not {value:?}");
+        (error_code::INVALID_CONFIG, why)
+    };
+    let number = value
+        .map(|value| value.parse::<i64>().map_err(|_| wrong(value)))
+        .transpose()?;
+    let refused = || wrong(value.unwrap_or_default());
+    let change = match name {
+        RETENTION_MS => Setting::from_wire_ms(number).map(Retained::Time),
+        _ => Setting::<u64>::from_wire(number).map(Retained::Bytes),
+    };
+    change.map(Some).ok_or_else(refused)
+}
+
+/// How long records stay: what holds, and who says it.
+fn retention(config: &BrokerConfig, policy: RetentionPolicy) -> [Config; 2] {
+    let usual = BrokerConfig::new(config.name.clone(), "").retention;
+    let Limits { time, bytes } = policy.limits(config.retention);
+    let wire = RetentionPolicy::from(Limits { time, bytes });
+    let source = |of_topic: bool, of_broker: bool| match (of_topic, of_broker) {
+        (true, _) => OF_TOPIC,
+        (false, true) => OF_BROKER,
+        (false, false) => DEFAULT,
+    };
+    [
+        Config {
+            read_only: false,
+            source: source(
+                policy.bytes != Setting::Inherited,
+                config.retention.bytes != usual.bytes,
+            ),
+            ..default(
+                RETENTION_BYTES,
+                wire.bytes.to_wire().unwrap_or(UNLIMITED),
+                LONG,
+                "of each partition the newest ledgers with so many bytes stay; -1: all",
+            )
+        },
+        Config {
+            read_only: false,
+            source: source(
+                policy.time != Setting::Inherited,
+                config.retention.time != usual.time,
+            ),
+            ..default(
+                RETENTION_MS,
+                wire.time.to_wire_ms().unwrap_or(UNLIMITED),
+                LONG,
+                "records go this long after their append, with their ledger; -1: never",
+            )
+        },
+    ]
+}
+
+/// Refuses to change what cannot be changed; naming the value that holds is fine, and so is none.
+///
+/// # Errors
+/// INVALID_CONFIG with what could be said instead.
+pub(super) fn check_fixed(
+    holds: &[Config],
+    name: &str,
+    value: Option<&str>,
+) -> Result<(), Refused> {
+    let why = match holds.iter().find(|config| config.name == name) {
+        Some(holds) if value.is_none_or(|value| value == holds.value) => return Ok(()),
+        Some(holds) => format!("{name} can only be {} in this release", holds.value),
+        None => format!("{name} is not known in this release; leave it out"),
+    };
+    Err((error_code::INVALID_CONFIG, why))
+}
+
 /// What holds for a topic.
-pub(super) fn of_topic(link: &Link, log_append_time: bool) -> Vec<Config> {
+pub(super) fn of_topic(link: &Link, log_append_time: bool, policy: RetentionPolicy) -> Vec<Config> {
+    let [retained_bytes, retained_time] = retention(link.front().config(), policy);
     let max = link.front().config().max_batch_bytes;
     let time = Config {
         source: if log_append_time { OF_TOPIC } else { DEFAULT },
@@ -108,8 +212,8 @@ pub(super) fn of_topic(link: &Link, log_append_time: bool) -> Vec<Config> {
             "acknowledged is what an ack quorum of bookies holds",
         ),
         default("preallocate", false, BOOLEAN, "storage sees to it"),
-        default("retention.bytes", -1, LONG, "everything is kept"),
-        default("retention.ms", -1, LONG, "everything is kept"),
+        retained_bytes,
+        retained_time,
         default(
             "unclean.leader.election.enable",
             false,
@@ -127,6 +231,7 @@ fn of_broker(link: &Link) -> Vec<Config> {
         ..default(name, value, kind, doc)
     };
     let expiry = config.producer_expiry.as_millis().to_string();
+    let [retained_bytes, retained_time] = retention(config, RetentionPolicy::default());
     vec![
         told(
             "auto.create.topics.enable",
@@ -140,6 +245,22 @@ fn of_broker(link: &Link) -> Vec<Config> {
             INT,
             "copies are storage's affair",
         ),
+        Config {
+            name: "log.retention.bytes",
+            read_only: true,
+            ..retained_bytes
+        },
+        told(
+            "log.retention.check.interval.ms",
+            config.retention_interval.as_millis().to_string(),
+            LONG,
+            "how often what may go is looked for",
+        ),
+        Config {
+            name: "log.retention.ms",
+            read_only: true,
+            ..retained_time
+        },
         default(
             "log.message.timestamp.type",
             CREATE_TIME,
@@ -167,35 +288,36 @@ fn of_broker(link: &Link) -> Vec<Config> {
     ]
 }
 
-/// Whether a new topic of these configs keeps the time of the append. Configs that name what holds anyway are taken.
+/// A new topic of these configs. Configs that name what holds anyway are taken.
 ///
 /// # Errors
 /// INVALID_CONFIG with what could be said instead.
-pub(super) fn of_new_topic(link: &Link, wanted: &[CreatableTopicConfig]) -> Result<bool, Refused> {
-    let mut log_append_time = false;
+pub(super) fn of_new_topic(
+    link: &Link,
+    wanted: &[CreatableTopicConfig],
+) -> Result<NewTopic, Refused> {
+    let mut new = NewTopic::default();
     for config in wanted {
         let name = config.name.as_str();
         let value = config.value.as_ref().map_or("", |value| value.as_str());
+        if let Some(change) = retained(name, config.value.as_ref().map(|value| value.as_str()))? {
+            change.apply(&mut new.retention);
+            continue;
+        }
         match (name, value) {
-            (TIMESTAMP_TYPE, LOG_APPEND_TIME) => log_append_time = true,
-            (TIMESTAMP_TYPE, CREATE_TIME) => log_append_time = false,
+            (TIMESTAMP_TYPE, LOG_APPEND_TIME) => new.log_append_time = true,
+            (TIMESTAMP_TYPE, CREATE_TIME) => new.log_append_time = false,
             (TIMESTAMP_TYPE, _) => {
                 let why = format!("{name} is {CREATE_TIME} or {LOG_APPEND_TIME}, not {value:?}");
                 return Err((error_code::INVALID_CONFIG, why));
             }
             _ => {
-                let holds = of_topic(link, false);
-                let holds = holds.iter().find(|config| config.name == name);
-                let why = match holds {
-                    Some(holds) if holds.value == value => continue,
-                    Some(holds) => format!("{name} can only be {} in this release", holds.value),
-                    None => format!("{name} is not known in this release; leave it out"),
-                };
-                return Err((error_code::INVALID_CONFIG, why));
+                let holds = of_topic(link, false, RetentionPolicy::default());
+                check_fixed(&holds, name, Some(value))?;
             }
         }
     }
-    Ok(log_append_time)
+    Ok(new)
 }
 
 /// Answers DescribeConfigs.
@@ -244,7 +366,7 @@ async fn of_resource(
                 .map_err(|fault| refused(link, fault))?;
             let topic = front.topics().resolve(&name, false).await;
             let topic = topic.map_err(|fault| refused(link, fault))?;
-            Ok(of_topic(link, topic.log_append_time))
+            Ok(of_topic(link, topic.log_append_time, topic.retention))
         }
         BROKER if name.is_empty() || name == link.served.node_id.to_string() => {
             front
@@ -276,7 +398,7 @@ impl Form {
         let mut told = DescribeConfigsResourceResult::default()
             .with_name(text(config.name))
             .with_value(value.clone())
-            .with_read_only(true)
+            .with_read_only(config.read_only)
             .with_config_source(config.source);
         if self.synonyms {
             told.synonyms = vec![

@@ -1,8 +1,10 @@
 //! What each request does: decode, authorise, act on the broker, encode. One file per request or family.
 
 mod about;
+mod alter;
 mod begin;
 mod configs;
+mod delete_records;
 mod grow;
 mod metadata;
 mod offsets;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::TopicId;
@@ -28,6 +29,8 @@ const WORDS_FROM: i16 = 5;
 const DESCRIBED_FROM: i16 = 5;
 /// First version that deletes by identity.
 const TOPIC_IDS_FROM: i16 = 6;
+/// A deletion is waited for at most this long, whatever the client says: it goes on by itself.
+const DELETE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A refusal: code and words.
 pub(super) type Refused = (Code, String);
@@ -95,10 +98,9 @@ async fn create_one(
         .allow(Action::Create, Resource::Topic(&name))
         .map_err(|fault| refused(link, fault))?;
     let partitions = partitions(link, wanted)?;
-    let log_append_time = configs::of_new_topic(link, &wanted.configs)?;
     let new = NewTopic {
         partitions,
-        log_append_time,
+        ..configs::of_new_topic(link, &wanted.configs)?
     };
     if validate_only {
         return match front.topics().get(&name).await {
@@ -165,13 +167,13 @@ fn described(
     if version < DESCRIBED_FROM {
         return result;
     }
-    let configs = configs::of_topic(link, made.new.log_append_time);
+    let configs = configs::of_topic(link, made.new.log_append_time, made.new.retention);
     let configs = configs.into_iter().map(|config| {
         CreatableTopicConfigs::default()
             .with_name(text(config.name))
             .with_value(Some(text(config.value)))
             .with_config_source(config.source)
-            .with_read_only(true)
+            .with_read_only(config.read_only)
     });
     result.with_configs(Some(configs.collect()))
 }
@@ -188,12 +190,14 @@ pub(super) async fn delete(link: &Arc<Link>, mut request: Request) -> Result<Out
                 .collect()
         }
     };
+    let patience = u64::try_from(message.timeout_ms).unwrap_or(0);
+    let patience = Duration::from_millis(patience).min(DELETE_PATIENCE);
     let mut responses = Vec::with_capacity(wanted.len());
     for topic in wanted {
         let mut response = DeletableTopicResult::default()
             .with_name(topic.name.clone())
             .with_topic_id(topic.topic_id);
-        match delete_one(link, &topic).await {
+        match delete_one(link, &topic, patience).await {
             Ok(gone) => {
                 response.name = Some(names::tell(&gone.name));
                 if request.version >= TOPIC_IDS_FROM {
@@ -216,7 +220,12 @@ pub(super) async fn delete(link: &Arc<Link>, mut request: Request) -> Result<Out
     Ok(Outcome::message(request.asked(), &response))
 }
 
-async fn delete_one(link: &Link, wanted: &DeleteTopicState) -> Result<Topic, Refused> {
+/// Answers when the deletion cannot be undone any more, and most often when it is done.
+async fn delete_one(
+    link: &Link,
+    wanted: &DeleteTopicState,
+    patience: Duration,
+) -> Result<Topic, Refused> {
     let front = link.front();
     let found = match &wanted.name {
         Some(name) => match names::parse(name) {
@@ -229,7 +238,7 @@ async fn delete_one(link: &Link, wanted: &DeleteTopicState) -> Result<Topic, Ref
     front
         .allow(Action::Delete, Resource::Topic(&topic.name))
         .map_err(|fault| refused(link, fault))?;
-    let deleted = front.delete_topic(&topic.name).await;
+    let deleted = front.delete_topic(&topic.name, patience).await;
     deleted.map_err(|fault| refused(link, fault))?;
     Ok(topic)
 }

@@ -56,7 +56,7 @@ async fn unknown_requests_and_versions_end_the_connection() {
         (ApiKey::JoinGroup as i16, 5),
         (ApiKey::FindCoordinator as i16, 5),
         (ApiKey::Heartbeat as i16, 0),
-        (ApiKey::DeleteRecords as i16, 1),
+        (ApiKey::DescribeAcls as i16, 1),
         (ApiKey::SaslHandshake as i16, 1),
         (ApiKey::ApiVersions as i16, -1),
         (-1, 0),

@@ -7,5 +7,6 @@ mod offsets;
 mod producing;
 mod sessions;
 mod topics;
+mod trimming;
 mod versions;
 mod world;

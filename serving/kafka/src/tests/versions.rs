@@ -162,6 +162,31 @@ fn walks_of_changes_go_the_decoders_way() {
         DescribeConfigsRequest::default().with_resources(vec![resource])
     });
     check(|_| {
+        let config = alter_configs_request::AlterableConfig::default()
+            .with_name(str("k"))
+            .with_value(Some(str("v")));
+        let resource = alter_configs_request::AlterConfigsResource::default()
+            .with_resource_name(str("a"))
+            .with_configs(vec![config.clone(), config]);
+        AlterConfigsRequest::default().with_resources(vec![resource])
+    });
+    check(|_| {
+        let config = incremental_alter_configs_request::AlterableConfig::default()
+            .with_name(str("k"))
+            .with_value(None);
+        let resource = incremental_alter_configs_request::AlterConfigsResource::default()
+            .with_resource_name(str("a"))
+            .with_configs(vec![config.clone(), config]);
+        IncrementalAlterConfigsRequest::default().with_resources(vec![resource])
+    });
+    check(|_| {
+        let partition = delete_records_request::DeleteRecordsPartition::default();
+        let topic = delete_records_request::DeleteRecordsTopic::default()
+            .with_name(topic_name("a"))
+            .with_partitions(vec![partition.clone(), partition]);
+        DeleteRecordsRequest::default().with_topics(vec![topic])
+    });
+    check(|_| {
         let topic =
             describe_topic_partitions_request::TopicRequest::default().with_name(topic_name("a"));
         let cursor =

@@ -42,7 +42,7 @@ const fn api(
     }
 }
 
-/// Every served request (serving.md D1). Groups, transactions and deletion of records are not among them before they work.
+/// Every served request (serving.md D1). Groups and transactions are not among them before they work.
 pub(crate) static APIS: &[Api] = &[
     Api {
         // Librdkafka takes a lowest version of 3 for a broker without compression; nothing sends 0 to 2 any more (KAFKA-18659).
@@ -91,6 +91,13 @@ pub(crate) static APIS: &[Api] = &[
         4,
         &requests::DELETE_TOPICS,
     ),
+    api(
+        ApiKey::DeleteRecords,
+        "Kafka.DeleteRecords",
+        (0, 2),
+        2,
+        &requests::DELETE_RECORDS,
+    ),
     // Told though there are no groups yet: librdkafka takes a broker without it for one that does not know lz4. It is answered, with
     // the word that there is no coordinator.
     api(
@@ -120,6 +127,20 @@ pub(crate) static APIS: &[Api] = &[
         (1, 4),
         4,
         &requests::DESCRIBE_CONFIGS,
+    ),
+    api(
+        ApiKey::AlterConfigs,
+        "Kafka.AlterConfigs",
+        (0, 2),
+        2,
+        &requests::ALTER_CONFIGS,
+    ),
+    api(
+        ApiKey::IncrementalAlterConfigs,
+        "Kafka.IncrementalAlterConfigs",
+        (0, 1),
+        1,
+        &requests::INCREMENTAL_ALTER_CONFIGS,
     ),
     api(
         ApiKey::CreatePartitions,

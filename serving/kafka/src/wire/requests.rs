@@ -176,6 +176,37 @@ static CONFIG_RESOURCE: Schema = fields(&[
     always(Kind::Array(&Kind::Text)),
 ]);
 
+pub(super) static DELETE_RECORDS: Schema = fields(&[
+    always(Kind::Array(&Kind::Struct(&TRIMMED_TOPIC))),
+    always(I32),
+]);
+static TRIMMED_TOPIC: Schema = fields(&[
+    always(Kind::Text),
+    always(Kind::Array(&Kind::Struct(&TRIMMED_PARTITION))),
+]);
+static TRIMMED_PARTITION: Schema = fields(&[always(I32), always(I64)]);
+
+pub(super) static ALTER_CONFIGS: Schema = fields(&[
+    always(Kind::Array(&Kind::Struct(&ALTERED_RESOURCE))),
+    always(BOOL),
+]);
+static ALTERED_RESOURCE: Schema = fields(&[
+    always(I8),
+    always(Kind::Text),
+    always(Kind::Array(&Kind::Struct(&NEW_TOPIC_CONFIG))),
+]);
+
+pub(super) static INCREMENTAL_ALTER_CONFIGS: Schema = fields(&[
+    always(Kind::Array(&Kind::Struct(&CHANGED_RESOURCE))),
+    always(BOOL),
+]);
+static CHANGED_RESOURCE: Schema = fields(&[
+    always(I8),
+    always(Kind::Text),
+    always(Kind::Array(&Kind::Struct(&CHANGED_CONFIG))),
+]);
+static CHANGED_CONFIG: Schema = fields(&[always(Kind::Text), always(I8), always(Kind::Text)]);
+
 pub(super) static DESCRIBE_CLUSTER: Schema = fields(&[always(BOOL), since(1, I8), since(2, BOOL)]);
 
 pub(super) static DESCRIBE_TOPIC_PARTITIONS: Schema = fields(&[

@@ -143,8 +143,7 @@ impl ObservedStore {
         let before = partitions.insert(key.to_owned(), after.clone());
         drop(partitions);
         if let Some(before) = before {
-            let grows =
-                after.owner_epoch > before.owner_epoch && after.log_start >= before.log_start;
+            let grows = after.owner_epoch > before.owner_epoch;
             self.violations
                 .check(grows, || format!("{key} went from {before:?} to {after:?}"));
         }

@@ -13,7 +13,7 @@ use hulse_proto::limits::{BATCHES_IN_FLIGHT_MAX, PROTOCOL_VERSION};
 use hulse_proto::wire::v1::{self, produce_down, produce_up};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
-use tonic::{Code, Status, Streaming};
+use tonic::{Status, Streaming};
 
 use super::lane::Lane;
 use super::pending::{Done, Pending, Received};
@@ -22,7 +22,7 @@ use crate::PartitionHandle;
 use crate::listener::front::{Front, shutting_down};
 use crate::listener::identity::check_client_id;
 use crate::listener::ingress::IngressPermit;
-use crate::listener::wire::invalid;
+use crate::listener::wire::{invalid, read_fault};
 
 /// A client says Hello within this.
 const HELLO_WAIT: Duration = Duration::from_secs(10);
@@ -362,16 +362,5 @@ async fn room_of(waiting: &mut Option<Waiting>) -> IngressPermit {
     match waiting {
         Some(waiting) => (&mut waiting.room).await,
         None => std::future::pending().await,
-    }
-}
-
-/// What the client did wrong when its stream cannot be read; `None`: it went away.
-fn read_fault(status: &Status) -> Option<Fault> {
-    match status.code() {
-        Code::Cancelled | Code::Unknown | Code::Unavailable => None,
-        _ => Some(invalid(format!(
-            "an item of the session cannot be read: {}",
-            status.message()
-        ))),
     }
 }

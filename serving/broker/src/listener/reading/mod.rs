@@ -7,4 +7,5 @@ mod message;
 mod room;
 mod service;
 
+pub(super) use room::Room;
 pub(super) use service::LogService;

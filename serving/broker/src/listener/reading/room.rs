@@ -3,20 +3,20 @@
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Room in one read, and in what all reads of the broker may hold. Dropping it frees both.
-pub(super) struct Room {
+pub(in crate::listener) struct Room {
     own: OwnedSemaphorePermit,
     shared: Option<OwnedSemaphorePermit>,
 }
 
 impl Room {
     /// Of a chunk; without `shared` the broker counts it as the one small chunk that each read may have.
-    pub(super) fn new(own: OwnedSemaphorePermit, shared: Option<OwnedSemaphorePermit>) -> Self {
+    pub(in crate::listener) fn new(own: OwnedSemaphorePermit, shared: Option<OwnedSemaphorePermit>) -> Self {
         Self { own, shared }
     }
 
     /// The part of a message of `bytes`. The last one takes what is left, and frees at once what a chunk that came out smaller
     /// than asked does not need; a batch larger than the room overdraws it once.
-    pub(super) fn part(&mut self, bytes: usize, last: bool) -> Self {
+    pub(in crate::listener) fn part(&mut self, bytes: usize, last: bool) -> Self {
         let own = part(&mut self.own, bytes, last);
         let shared = self.shared.as_mut();
         Self {

@@ -1,6 +1,9 @@
 //! The listener through real sockets, over real partitions whose ledgers lie in a memory bookie.
 
 mod admin;
+mod consumer;
+mod consuming;
+mod cursors;
 mod faults;
 mod produce;
 mod reading;

@@ -237,6 +237,7 @@ async fn deleted_topic_closes_running_lanes_with_the_reason() {
     assert_eq!(session.word().await, "ack 0.0 [0]");
     let request = v1::DeleteTopicRequest {
         name: "a".to_owned(),
+        topic_uuid: bytes::Bytes::new(),
     };
     world.admin().delete_topic(request).await.unwrap();
     let mut words = [session.word().await, session.word().await];

@@ -194,6 +194,7 @@ async fn following_read_tells_each_time_that_it_caught_up_until_the_topic_goes()
     assert_eq!(until_end(&mut stream).await, (vec![2], 4));
     let request = v1::DeleteTopicRequest {
         name: "a".to_owned(),
+        topic_uuid: bytes::Bytes::new(),
     };
     world.admin().delete_topic(request).await.unwrap();
     assert_eq!(reason(stream.message().await), Reason::TopicDeleting);

@@ -21,6 +21,7 @@ use crate::{BrokerConfig, ServeError, serve};
 
 /// A serving broker; ends when dropped or stopped.
 pub(super) struct World {
+    memory: MemoryBroker,
     pub(super) channel: Channel,
     endpoint: Endpoint,
     pub(super) bookie: Arc<MemoryBookie>,
@@ -42,22 +43,32 @@ impl World {
     }
 
     pub(super) async fn with(change: impl FnOnce(&mut BrokerConfig)) -> Self {
+        Self::over(MemoryBroker::default(), change).await
+    }
+
+    /// Another life of the broker over the same storage. This one lives on and does not know, as after a lost network: to everybody
+    /// else that is a kill.
+    pub(super) async fn killed(&self) -> Self {
+        Self::over(self.memory.clone(), |_| {}).await
+    }
+
+    async fn over(memory: MemoryBroker, change: impl FnOnce(&mut BrokerConfig)) -> Self {
         let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, http_address) = (grpc.local_addr().unwrap(), http.local_addr().unwrap());
         let mut config = BrokerConfig::new(NodeName::new("broker-1").unwrap(), address.to_string());
         change(&mut config);
-        let memory = MemoryBroker::default();
         let broker = memory.broker(config);
         let MemoryBroker {
             bookie, metadata, ..
-        } = memory;
+        } = memory.clone();
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(serve(broker, grpc, http, shutdown.clone()));
         let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
         let endpoint = endpoint.tcp_nodelay(true);
         let channel = endpoint.connect().await.unwrap();
         Self {
+            memory,
             channel,
             endpoint,
             bookie,
@@ -106,11 +117,18 @@ impl World {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
+    pub(super) fn subscriptions(
+        &self,
+    ) -> v1::subscriptions_client::SubscriptionsClient<Channel> {
+        v1::subscriptions_client::SubscriptionsClient::new(self.channel.clone())
+    }
+
     /// Makes a topic; its identity.
     pub(super) async fn topic(&self, name: &str, partitions: u32) -> Bytes {
         let request = v1::CreateTopicRequest {
             name: name.to_owned(),
             partitions,
+            retention: None,
         };
         let made = self
             .admin()

@@ -1,30 +1,4 @@
-//! Where words and data go: data to standard output as a table or as JSON, words to standard error.
-
-use std::io::{self, IsTerminal, Write};
-
-use serde::Serialize;
-
-use crate::failure::Stop;
-
-/// How data are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Shape {
-    /// Columns for a person.
-    Table,
-    /// JSON for a program; streams are one object a line.
-    Json,
-}
-
-/// How to write, from the globals.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Output {
-    /// Of data.
-    pub(crate) shape: Shape,
-    /// Words are left out.
-    pub(crate) quiet: bool,
-    /// Words may have colour.
-    pub(crate) colour: bool,
-}
+//! Tables and numbers for a person.
 
 /// Rows under their headings. A column whose cells are all numbers stands to the right.
 #[derive(Debug, Default)]
@@ -116,72 +90,6 @@ pub(crate) fn bytes(number: u64) -> String {
         (_, 100.0..) => format!("{value:.0} {}", units[unit]),
         _ => format!("{value:.1} {}", units[unit]),
     }
-}
-
-impl Output {
-    /// Writes data: `value` as JSON, or the table made of it.
-    ///
-    /// # Errors
-    /// The reader is gone, or the output cannot be written.
-    pub(crate) fn data<T: Serialize>(
-        &self,
-        value: &T,
-        table: impl FnOnce(&T) -> Table,
-    ) -> Result<(), Stop> {
-        match self.shape {
-            Shape::Table => self.text(&table(value).render()),
-            Shape::Json => self.json(value),
-        }
-    }
-
-    /// Writes data as JSON.
-    ///
-    /// # Errors
-    /// As [`Output::data`].
-    pub(crate) fn json<T: Serialize>(&self, value: &T) -> Result<(), Stop> {
-        let json = serde_json::to_string_pretty(value);
-        self.text(&format!(
-            "{}\n",
-            json.expect("our own types have text keys")
-        ))
-    }
-
-    /// Writes text that is data.
-    ///
-    /// # Errors
-    /// As [`Output::data`].
-    pub(crate) fn text(&self, text: &str) -> Result<(), Stop> {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
-        Ok(())
-    }
-
-    /// Says something to a person, unless they asked for silence.
-    pub(crate) fn say(&self, words: &str) {
-        if !self.quiet {
-            self.tell(words);
-        }
-    }
-
-    /// Says something that must not be missed. A closed standard error is no reason to fail.
-    pub(crate) fn tell(&self, words: &str) {
-        let _ = writeln!(io::stderr().lock(), "{words}");
-    }
-
-    /// Words in red where colour is wanted.
-    pub(crate) fn red(&self, words: &str) -> String {
-        match self.colour {
-            true => format!("\x1b[1;31m{words}\x1b[0m"),
-            false => words.to_owned(),
-        }
-    }
-}
-
-/// True when standard error is a terminal that wants colour.
-pub(crate) fn wants_colour(no_color: bool) -> bool {
-    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    !no_color && !refused && io::stderr().is_terminal()
 }
 
 #[cfg(test)]

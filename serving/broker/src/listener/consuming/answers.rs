@@ -1,0 +1,159 @@
+//! What acks and seeks are answered with.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hulse_proto::error::{Fate, Fault, Reason};
+use hulse_proto::id::Offset;
+use hulse_proto::wire::v1::{self, consume_down};
+
+use crate::listener::front::Front;
+use crate::listener::wire::invalid;
+use crate::partition::Tie;
+use crate::state::OffsetRange;
+use crate::{AckKind, AckStatus, Acked, StartPoint};
+
+/// Ranges of one ack.
+pub(super) const ACK_RANGES_MAX: usize = 10_000;
+
+/// Something that was asked for is done.
+pub(super) struct Done {
+    pub(super) lane: u32,
+    /// Which opening of this lane number.
+    pub(super) opening: u64,
+    pub(super) what: What,
+    pub(super) item: Option<consume_down::Item>,
+}
+
+/// What it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    Ack,
+    Seek,
+}
+
+/// An ack on its way.
+pub(super) fn ack(
+    tie: &Tie,
+    opening: u64,
+    request: v1::AckRecords,
+) -> Result<BoxFuture<'static, Done>, Box<consume_down::Item>> {
+    let kind = match request.kind() {
+        v1::AckKind::Individual => AckKind::Individual,
+        v1::AckKind::Cumulative => AckKind::Cumulative,
+        v1::AckKind::Unspecified => {
+            let fault = invalid("the ack is neither individual nor cumulative");
+            return Err(Box::new(refused(&request, v1::AckStatus::Invalid, &fault)));
+        }
+    };
+    if request.ranges.len() > ACK_RANGES_MAX {
+        let fault = invalid(format!("the ack has more than {ACK_RANGES_MAX} ranges"));
+        return Err(Box::new(refused(&request, v1::AckStatus::Invalid, &fault)));
+    }
+    let ranges = request.ranges.iter().map(|range| OffsetRange {
+        first: Offset(range.first),
+        end: Offset(range.end),
+    });
+    let acking = tie.ack(request.state_epoch, kind, ranges.collect());
+    let done = async move {
+        let item = receipt(&request, acking.await);
+        Done {
+            lane: request.lane,
+            opening,
+            what: What::Ack,
+            item,
+        }
+    };
+    Ok(done.boxed())
+}
+
+fn receipt(request: &v1::AckRecords, result: Result<Acked, Fault>) -> Option<consume_down::Item> {
+    let acked = match result {
+        Ok(acked) => acked,
+        Err(fault) => {
+            let status = match fault.fate {
+                Fate::NotApplied => v1::AckStatus::Retry,
+                Fate::Unknown => v1::AckStatus::Unknown,
+            };
+            return Some(refused(request, status, &fault));
+        }
+    };
+    let all_ok = acked.statuses.iter().all(|status| *status == AckStatus::Ok);
+    if all_ok && !request.want_receipt {
+        return None;
+    }
+    let crowded = acked.statuses.contains(&AckStatus::Retry);
+    let fault = crowded.then(|| {
+        let words = "the cursor has too many acked ranges; ack the records between them first";
+        Fault::new(Reason::Overloaded, words).to_wire()
+    });
+    let statuses = acked.statuses.iter().map(|status| {
+        let status = match status {
+            AckStatus::Ok => v1::AckStatus::Ok,
+            AckStatus::Stale => v1::AckStatus::Stale,
+            AckStatus::NotOwned => v1::AckStatus::NotOwned,
+            AckStatus::Invalid => v1::AckStatus::Invalid,
+            AckStatus::Retry => v1::AckStatus::Retry,
+        };
+        status as i32
+    });
+    Some(consume_down::Item::Receipt(v1::AckReceipt {
+        ack_id: request.ack_id,
+        lane: request.lane,
+        statuses: statuses.collect(),
+        fault,
+    }))
+}
+
+/// The receipt of an ack of which nothing was taken.
+pub(super) fn refused(
+    request: &v1::AckRecords,
+    status: v1::AckStatus,
+    fault: &Fault,
+) -> consume_down::Item {
+    consume_down::Item::Receipt(v1::AckReceipt {
+        ack_id: request.ack_id,
+        lane: request.lane,
+        statuses: vec![status as i32; request.ranges.len()],
+        fault: Some(fault.to_wire()),
+    })
+}
+
+/// A seek on its way; the lane says when it is done, this only when it is refused.
+pub(super) fn seek(
+    front: Arc<Front>,
+    tie: Arc<Tie>,
+    opening: u64,
+    request: v1::SeekLane,
+) -> BoxFuture<'static, Done> {
+    let v1::SeekLane { lane, seek_id, to } = request;
+    async move {
+        let moved = async {
+            if to.is_none() {
+                return Err(invalid("the seek names no place"));
+            }
+            let point = StartPoint::from_wire(to.as_ref())?;
+            let offset = front.resolve(tie.partition(), point).await?;
+            tie.seek(offset, seek_id).await
+        };
+        let refused = moved.await.err();
+        Done {
+            lane,
+            opening,
+            what: What::Seek,
+            item: refused.map(|fault| seek_refused(lane, seek_id, &fault)),
+        }
+    }
+    .boxed()
+}
+
+/// The answer to a seek that moved nothing.
+pub(super) fn seek_refused(lane: u32, seek_id: u64, fault: &Fault) -> consume_down::Item {
+    consume_down::Item::SeekDone(v1::SeekDone {
+        lane,
+        seek_id,
+        fault: Some(fault.to_wire()),
+        ..Default::default()
+    })
+}

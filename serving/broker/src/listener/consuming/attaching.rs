@@ -1,0 +1,75 @@
+//! Opens a lane: the subscription and its cursors are made if need be, and the consumer is tied to the owner.
+
+use std::sync::Arc;
+
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::wire::v1;
+
+use crate::authorise::{Action, Resource};
+use crate::listener::front::Front;
+use crate::listener::identity::check_client_id;
+use crate::listener::wire::partition;
+use crate::partition::{NewConsumer, Tie};
+use crate::subscriptions::{
+    NewSubscription, StartPoint, SubscriptionKind, SubscriptionName, namespace_of,
+};
+
+/// A consumer that is tied to the owner.
+pub(super) struct Attached {
+    pub(super) tie: Tie,
+    pub(super) name: SubscriptionName,
+}
+
+/// Attaches.
+///
+/// # Errors
+/// `CONSUMER_EXISTS`, those of [`crate::Subscriptions::join`], of opening the partition, and of a start that is none.
+pub(super) async fn attach(
+    front: Arc<Front>,
+    client: Arc<str>,
+    request: v1::Attach,
+) -> Result<Attached, Fault> {
+    let id = partition(request.partition.as_ref())?;
+    let kind = SubscriptionKind::from_wire(request.r#type)?;
+    let start = StartPoint::from_wire(request.start.as_ref())?;
+    check_client_id(&request.consumer_name)?;
+    front.allow(Action::Consume, Resource::TopicId(id.topic))?;
+    let open = front.open(id).await?;
+    let topic = match front.topics.hint_of(id.topic) {
+        Some(topic) => topic,
+        None => front.topics.find(id.topic).await?,
+    };
+    let name = SubscriptionName::parse(&request.subscription, namespace_of(&topic.name))?;
+    let hold = request.policies.as_ref().and_then(|policies| policies.hold);
+    let new = NewSubscription {
+        kind,
+        hold: hold.unwrap_or(true),
+        start,
+    };
+    let (subscription, _) = front.subscribe(&name, &topic, new).await?;
+    front.make_cursor(&open, &subscription).await?;
+    let consumer_name = match request.consumer_name.as_str() {
+        "" => client.clone(),
+        name => name.into(),
+    };
+    let consumer = NewConsumer {
+        subscription: subscription.id,
+        kind,
+        name: consumer_name,
+        client,
+        priority: request.priority,
+        takeover: request.takeover,
+    };
+    let tie = open.attach(consumer).await?;
+    // A deletion that began meanwhile may have passed this partition before the cursor was made.
+    match front.subscriptions.get(&name).await {
+        Ok(now) if now.id == subscription.id && !now.deleting => {}
+        Err(fault) if fault.reason == Reason::MetadataUnavailable => {}
+        _ => {
+            open.remove_cursor(subscription.id, true).await?;
+            let words = format!("subscription {name} was deleted meanwhile");
+            return Err(Fault::new(Reason::SubscriptionNotFound, words));
+        }
+    }
+    Ok(Attached { tie, name })
+}

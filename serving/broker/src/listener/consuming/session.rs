@@ -1,0 +1,452 @@
+//! The one task of a session: reads what the client says and hands it on; its lanes send by themselves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::limits::PROTOCOL_VERSION;
+use hulse_proto::wire::v1::{self, consume_down, consume_up};
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, Streaming};
+
+use super::ahead::Ahead;
+use super::answers::{self, ACK_RANGES_MAX, Done, What};
+use super::attaching::{Attached, attach};
+use super::credit::Credit;
+use super::lane::{Ended, Lane, Sent, Shared};
+use crate::listener::front::{Front, shutting_down};
+use crate::listener::identity::check_client_id;
+use crate::listener::wire::{invalid, read_fault};
+use crate::partition::Tie;
+
+/// A client says Hello within this.
+const HELLO_WAIT: Duration = Duration::from_secs(10);
+/// The broker speaks at least this often (serving.md E1.4).
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
+/// Acks of one lane that have no answer yet; more are to be sent again.
+const ACKS_WAITING_MAX: usize = 1_000;
+/// Lanes of one session.
+const LANES_MAX: usize = 10_000;
+/// What is left to answer when the broker goes down is answered within this.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// A lane, as the session sees it.
+struct Seat {
+    /// Which opening of this lane number.
+    opening: u64,
+    /// `None`: it is being attached.
+    tie: Option<Arc<Tie>>,
+    stop: CancellationToken,
+    acks: usize,
+    seeking: bool,
+    /// The newest seek that waits for the one under way.
+    next_seek: Option<v1::SeekLane>,
+}
+
+/// An attach came to its end.
+struct Opened {
+    lane: u32,
+    opening: u64,
+    tell_end: bool,
+    result: Result<Attached, Fault>,
+}
+
+enum Event {
+    Gone,
+    Drain,
+    Up(Option<Result<v1::ConsumeUp, Status>>),
+    Done(Done),
+    Opened(Opened),
+    LaneEnded(Result<Ended, JoinError>),
+    Tick,
+}
+
+/// One session.
+pub(super) struct Session {
+    shared: Shared,
+    up: Streaming<v1::ConsumeUp>,
+    client: Arc<str>,
+    /// Names the session's credit.
+    epoch: u64,
+    seats: BTreeMap<u32, Seat>,
+    openings: u64,
+    opening: FuturesUnordered<BoxFuture<'static, Opened>>,
+    pending: FuturesUnordered<BoxFuture<'static, Done>>,
+    lanes: JoinSet<Ended>,
+    out: Vec<consume_down::Item>,
+    draining: bool,
+    /// Shared with the stream that numbers deliveries.
+    _last_seq: Arc<AtomicU64>,
+}
+
+impl Session {
+    pub(super) fn new(
+        front: Arc<Front>,
+        up: Streaming<v1::ConsumeUp>,
+        down: mpsc::Sender<Sent>,
+        last_seq: Arc<AtomicU64>,
+    ) -> Self {
+        let epoch = front.next_credit_epoch();
+        let shared = Shared {
+            credit: Arc::new(Credit::default()),
+            ahead: Arc::new(Ahead::new(front.read_ahead.clone())),
+            front,
+            out: down,
+        };
+        Self {
+            shared,
+            up,
+            client: "".into(),
+            epoch,
+            seats: BTreeMap::new(),
+            openings: 0,
+            opening: FuturesUnordered::new(),
+            pending: FuturesUnordered::new(),
+            lanes: JoinSet::new(),
+            out: Vec::new(),
+            draining: false,
+            _last_seq: last_seq,
+        }
+    }
+
+    /// Serves until the client is done or gone, breaks the protocol, or the broker goes down.
+    ///
+    /// # Errors
+    /// The fault that the stream is to end with.
+    pub(super) async fn run(mut self) -> Result<(), Fault> {
+        if !self.greet().await? {
+            return Ok(());
+        }
+        let mut tick = tokio::time::interval(HEARTBEAT_EVERY);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        tick.tick().await;
+        loop {
+            if !self.send_out().await {
+                return Ok(());
+            }
+            if self.draining && self.pending.is_empty() {
+                return Ok(());
+            }
+            match self.next_event(&mut tick).await {
+                Event::Gone | Event::Up(None) => return Ok(()),
+                Event::Drain => self.drain(),
+                Event::Up(Some(Ok(item))) => self.on_item(item)?,
+                Event::Up(Some(Err(status))) => return read_fault(&status).map_or(Ok(()), Err),
+                Event::Done(done) => self.on_done(done),
+                Event::Opened(opened) => self.on_opened(opened),
+                Event::LaneEnded(ended) => self.on_lane_ended(ended)?,
+                Event::Tick => self.out.push(heartbeat()),
+            }
+        }
+    }
+
+    /// Hello and Welcome. False: the client is gone.
+    async fn greet(&mut self) -> Result<bool, Fault> {
+        let front = self.shared.front.clone();
+        let first = tokio::select! {
+            biased;
+            () = front.drain.cancelled() => return Err(shutting_down()),
+            first = tokio::time::timeout(HELLO_WAIT, self.up.next()) => first,
+        };
+        let hello = match first {
+            Err(_) => return Err(invalid("no Hello came in time; it is the first item")),
+            Ok(None) => return Ok(false),
+            Ok(Some(Err(status))) => return read_fault(&status).map_or(Ok(false), Err),
+            Ok(Some(Ok(v1::ConsumeUp {
+                item: Some(consume_up::Item::Hello(hello)),
+            }))) => hello,
+            Ok(Some(Ok(_))) => return Err(invalid("the first item of a session must be Hello")),
+        };
+        check_client_id(&hello.client_id)?;
+        if hello.protocol_version != PROTOCOL_VERSION {
+            let words = format!(
+                "client speaks protocol version {}, this broker speaks {PROTOCOL_VERSION}; \
+                 use a client of the same release line",
+                hello.protocol_version
+            );
+            let fault = Fault::new(Reason::UnsupportedVersion, words);
+            return Err(fault.with("protocol_version", PROTOCOL_VERSION));
+        }
+        self.client = hello.client_id.into();
+        self.out
+            .push(consume_down::Item::Welcome(v1::ConsumeWelcome {
+                protocol_version: PROTOCOL_VERSION,
+                broker: front.config.name.as_str().to_owned(),
+                credit_epoch: self.epoch,
+                unacked_records_max: front.config.unacked_records_max,
+                ack_ranges_max: ACK_RANGES_MAX as u32,
+                acks_waiting_max: ACKS_WAITING_MAX as u32,
+                lanes_max: LANES_MAX as u32,
+                features: Vec::new(),
+            }));
+        Ok(true)
+    }
+
+    async fn next_event(&mut self, tick: &mut Interval) -> Event {
+        let reads = !self.draining;
+        let Self {
+            shared,
+            up,
+            opening,
+            pending,
+            lanes,
+            ..
+        } = self;
+        tokio::select! {
+            biased;
+            () = shared.front.kill.cancelled() => Event::Gone,
+            () = shared.out.closed() => Event::Gone,
+            () = shared.front.drain.cancelled(), if reads => Event::Drain,
+            Some(done) = pending.next(), if !pending.is_empty() => Event::Done(done),
+            Some(opened) = opening.next(), if !opening.is_empty() => Event::Opened(opened),
+            Some(ended) = lanes.join_next(), if !lanes.is_empty() => Event::LaneEnded(ended),
+            item = up.next(), if reads => Event::Up(item),
+            _ = tick.tick() => Event::Tick,
+        }
+    }
+
+    fn on_item(&mut self, item: v1::ConsumeUp) -> Result<(), Fault> {
+        match item.item {
+            Some(consume_up::Item::Attach(attach)) => self.on_attach(attach)?,
+            Some(consume_up::Item::Credit(credit)) => {
+                if credit.credit_epoch == self.epoch {
+                    self.shared.credit.grant(credit.records, credit.bytes);
+                }
+            }
+            Some(consume_up::Item::Ack(ack)) => self.on_ack(ack),
+            Some(consume_up::Item::Seek(seek)) => self.on_seek(seek),
+            Some(consume_up::Item::Yielded(yielded)) => {
+                if let Some(tie) = self.tie(yielded.lane) {
+                    tie.yielded();
+                }
+            }
+            Some(consume_up::Item::Detach(detach)) => self.on_detach(detach.lane),
+            Some(consume_up::Item::Heartbeat(_)) => {}
+            Some(consume_up::Item::Hello(_)) => return Err(invalid("Hello came twice")),
+            None => {
+                return Err(invalid(
+                    "an item of the session is of no kind that this broker knows",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn tie(&self, lane: u32) -> Option<Arc<Tie>> {
+        self.seats.get(&lane)?.tie.clone()
+    }
+
+    fn on_attach(&mut self, request: v1::Attach) -> Result<(), Fault> {
+        let lane = request.lane;
+        if self.seats.contains_key(&lane) {
+            return Err(invalid(format!("lane {lane} is attached already")));
+        }
+        if self.seats.len() >= LANES_MAX {
+            return Err(invalid(format!("a session has at most {LANES_MAX} lanes")));
+        }
+        self.openings += 1;
+        let opening = self.openings;
+        self.seats.insert(
+            lane,
+            Seat {
+                opening,
+                tie: None,
+                stop: CancellationToken::new(),
+                acks: 0,
+                seeking: false,
+                next_seek: None,
+            },
+        );
+        let (front, client) = (self.shared.front.clone(), self.client.clone());
+        let tell_end = request.tell_end;
+        let opened = async move {
+            let result = attach(front, client, request).await;
+            Opened {
+                lane,
+                opening,
+                tell_end,
+                result,
+            }
+        };
+        self.opening.push(opened.boxed());
+        Ok(())
+    }
+
+    fn on_opened(&mut self, opened: Opened) {
+        let lane = opened.lane;
+        let seat = self.seats.get_mut(&lane);
+        let Some(seat) = seat.filter(|seat| seat.opening == opened.opening) else {
+            // Detached meanwhile: the tie goes, and the consumer with it.
+            return;
+        };
+        match opened.result {
+            Ok(Attached { tie, name }) => {
+                let tie = Arc::new(tie);
+                seat.tie = Some(tie.clone());
+                let counts = self
+                    .shared
+                    .front
+                    .metrics
+                    .subscriptions()
+                    .consuming(name.as_str());
+                let names = (lane, opened.opening);
+                let stop = seat.stop.clone();
+                let mut running = Lane::new(names, self.shared.clone(), tie, stop, counts);
+                running.tell_end = opened.tell_end;
+                self.lanes.spawn(running.run());
+            }
+            Err(fault) => {
+                self.seats.remove(&lane);
+                self.shared.front.metrics.fault(fault.reason);
+                self.out.push(detached(lane, Some(&fault)));
+            }
+        }
+    }
+
+    fn on_detach(&mut self, lane: u32) {
+        match self.seats.get(&lane) {
+            // The lane says so when it has stopped.
+            Some(seat) if seat.tie.is_some() => seat.stop.cancel(),
+            _ => {
+                self.seats.remove(&lane);
+                self.out.push(detached(lane, None));
+            }
+        }
+    }
+
+    fn on_lane_ended(&mut self, ended: Result<Ended, JoinError>) -> Result<(), Fault> {
+        let Ok(ended) = ended else {
+            let words = "a lane of this session met a bug; attach again";
+            return Err(Fault::new(Reason::Internal, words));
+        };
+        let seat = self.seats.get(&ended.lane);
+        if seat.is_some_and(|seat| seat.opening == ended.opening) {
+            // The tie goes, and the consumer with it.
+            self.seats.remove(&ended.lane);
+        }
+        self.out.push(ended.item);
+        Ok(())
+    }
+
+    fn on_ack(&mut self, ack: v1::AckRecords) {
+        let seat = self.seats.get_mut(&ack.lane);
+        let Some((seat, tie)) = seat.and_then(|seat| {
+            let tie = seat.tie.clone()?;
+            Some((seat, tie))
+        }) else {
+            let fault = Fault::new(
+                Reason::NotOwned,
+                "the lane has ended, or was never attached",
+            );
+            self.out
+                .push(answers::refused(&ack, v1::AckStatus::NotOwned, &fault));
+            return;
+        };
+        if seat.acks >= ACKS_WAITING_MAX {
+            let words =
+                format!("{ACKS_WAITING_MAX} acks of the lane wait; send this one again later");
+            let fault = Fault::new(Reason::Overloaded, words);
+            self.out
+                .push(answers::refused(&ack, v1::AckStatus::Retry, &fault));
+            return;
+        }
+        match answers::ack(&tie, seat.opening, ack) {
+            Ok(acking) => {
+                seat.acks += 1;
+                self.pending.push(acking);
+            }
+            Err(refused) => self.out.push(*refused),
+        }
+    }
+
+    fn on_seek(&mut self, seek: v1::SeekLane) {
+        let seat = self.seats.get_mut(&seek.lane);
+        let Some((seat, tie)) = seat.and_then(|seat| {
+            let tie = seat.tie.clone()?;
+            Some((seat, tie))
+        }) else {
+            let fault = Fault::new(
+                Reason::NotOwned,
+                "the lane has ended, or was never attached",
+            );
+            self.out
+                .push(answers::seek_refused(seek.lane, seek.seek_id, &fault));
+            return;
+        };
+        if seat.seeking {
+            // Seeks that come faster than they can be made are one, to the last place.
+            seat.next_seek = Some(seek);
+            return;
+        }
+        seat.seeking = true;
+        let front = self.shared.front.clone();
+        self.pending
+            .push(answers::seek(front, tie, seat.opening, seek));
+    }
+
+    fn on_done(&mut self, done: Done) {
+        self.out.extend(done.item);
+        let seat = self.seats.get_mut(&done.lane);
+        let Some(seat) = seat.filter(|seat| seat.opening == done.opening) else {
+            return;
+        };
+        match done.what {
+            What::Ack => seat.acks -= 1,
+            What::Seek => {
+                seat.seeking = false;
+                if let Some(next) = seat.next_seek.take() {
+                    self.on_seek(next);
+                }
+            }
+        }
+    }
+
+    /// Nothing more is read; what was taken is answered.
+    fn drain(&mut self) {
+        self.draining = true;
+        self.opening = FuturesUnordered::new();
+        for seat in self.seats.values_mut() {
+            seat.stop.cancel();
+            seat.next_seek = None;
+        }
+        self.out.push(consume_down::Item::Drain(v1::Drain {
+            deadline_ms: DRAIN_MAX.as_millis() as u32,
+        }));
+    }
+
+    /// Sends what was said. False: the client is gone.
+    async fn send_out(&mut self) -> bool {
+        for item in self.out.drain(..) {
+            let down = v1::ConsumeDown { item: Some(item) };
+            let sent = tokio::select! {
+                biased;
+                () = self.shared.front.kill.cancelled() => false,
+                sent = self.shared.out.send((Ok(down), None)) => sent.is_ok(),
+            };
+            if !sent {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn heartbeat() -> consume_down::Item {
+    // The stream fills the number in.
+    consume_down::Item::Heartbeat(v1::ConsumeHeartbeat::default())
+}
+
+fn detached(lane: u32, fault: Option<&Fault>) -> consume_down::Item {
+    consume_down::Item::Detached(v1::Detached {
+        lane,
+        fault: fault.map(Fault::to_wire),
+    })
+}

@@ -1,0 +1,223 @@
+//! Subscriptions and cursors for people.
+
+use futures::StreamExt;
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{PartitionId, TopicName};
+use hulse_proto::wire::v1;
+
+use crate::listener::front::Front;
+use crate::subscriptions::{Subscription, SubscriptionName, namespace_of};
+use crate::{ConsumerView, CursorView, PartitionHandle, Topic};
+
+/// Where a short name belongs when no topic says it.
+const DEFAULT_NAMESPACE: &str = "public/default";
+/// Ranges that are listed of one cursor.
+const RANGES_MAX: usize = 1_000;
+/// Partitions that are asked at once.
+pub(super) const PARTITIONS_AT_ONCE: usize = 16;
+
+/// A partition of a subscription.
+pub(super) struct Place {
+    pub(super) topic: TopicName,
+    pub(super) partition: PartitionId,
+}
+
+impl Front {
+    /// Reads the name of a subscription; `topic`: the name that a short one goes by, if there is one.
+    pub(super) fn subscription_name(
+        &self,
+        name: &str,
+        topic: Option<&TopicName>,
+    ) -> Result<SubscriptionName, Fault> {
+        let namespace = topic.map_or(DEFAULT_NAMESPACE, namespace_of);
+        SubscriptionName::parse(name, namespace)
+    }
+
+    /// Every partition of the subscription's topics, or of this one. Topics that are gone have none.
+    pub(super) async fn places(
+        &self,
+        subscription: &Subscription,
+        topic: Option<&Topic>,
+    ) -> Result<Vec<Place>, Fault> {
+        let mut places = Vec::new();
+        if let Some(topic) = topic
+            && subscription.topic(topic.id).is_none()
+        {
+            let words = format!(
+                "subscription {} does not have topic {}",
+                subscription.name, topic.name
+            );
+            return Err(Fault::new(Reason::SubscriptionNotFound, words));
+        }
+        for subscribed in &subscription.topics {
+            if topic.is_some_and(|topic| topic.id != subscribed.topic) {
+                continue;
+            }
+            let found = match self.topics.hint_of(subscribed.topic) {
+                Some(topic) => topic,
+                None => match self.topics.find(subscribed.topic).await {
+                    Err(fault) if is_gone(&fault) => continue,
+                    found => found?,
+                },
+            };
+            places.extend(found.partition_ids().map(|partition| Place {
+                topic: found.name.clone(),
+                partition,
+            }));
+        }
+        Ok(places)
+    }
+
+    /// A subscription without its cursors.
+    pub(super) async fn describe(
+        &self,
+        subscription: &Subscription,
+    ) -> v1::SubscriptionDescription {
+        let mut topics = Vec::new();
+        for subscribed in &subscription.topics {
+            let found = match self.topics.hint_of(subscribed.topic) {
+                Some(topic) => Some(topic),
+                None => self.topics.find(subscribed.topic).await.ok(),
+            };
+            topics.extend(found.map(|topic| topic.name.as_str().to_owned()));
+        }
+        let state = match subscription.deleting {
+            true => "deleting",
+            false => "active",
+        };
+        v1::SubscriptionDescription {
+            name: subscription.name.as_str().to_owned(),
+            subscription_uuid: subscription.id.to_bytes(),
+            r#type: subscription.kind.number(),
+            policies: Some(v1::SubscriptionPolicies {
+                hold: Some(subscription.hold),
+            }),
+            created_at_ms: subscription.created_at,
+            state: state.to_owned(),
+            topics,
+        }
+    }
+
+    /// Its cursors. A partition that does not answer has its fault instead.
+    pub(super) async fn describe_cursors(
+        &self,
+        subscription: &Subscription,
+        places: Vec<Place>,
+        ranges: bool,
+    ) -> Vec<v1::CursorDescription> {
+        let described = futures::stream::iter(places).map(|place| async move {
+            let found = self.describe_cursor(subscription, &place, ranges).await;
+            let mut cursor = found.unwrap_or_else(|fault| v1::CursorDescription {
+                fault: Some(fault.to_wire()),
+                ..Default::default()
+            });
+            cursor.topic = place.topic.as_str().to_owned();
+            cursor.partition = place.partition.index;
+            cursor
+        });
+        described.buffered(PARTITIONS_AT_ONCE).collect().await
+    }
+
+    /// The owner of a place, and the cursor there.
+    pub(super) async fn cursor_at(
+        &self,
+        subscription: &Subscription,
+        place: &Place,
+        ranges_max: usize,
+    ) -> Result<(PartitionHandle, CursorView), Fault> {
+        let open = self.open(place.partition).await?;
+        if !subscription.deleting {
+            // A partition that was added later has none before somebody asks.
+            self.make_cursor(&open, subscription).await?;
+        }
+        let views = open.cursors(Some(subscription.id), ranges_max).await?;
+        let view = views.into_iter().next().ok_or_else(|| {
+            let words = format!("subscription {} has no cursor here", subscription.name);
+            Fault::new(Reason::SubscriptionNotFound, words)
+        })?;
+        Ok((open, view))
+    }
+
+    async fn describe_cursor(
+        &self,
+        subscription: &Subscription,
+        place: &Place,
+        ranges: bool,
+    ) -> Result<v1::CursorDescription, Fault> {
+        let ranges_max = if ranges { RANGES_MAX } else { 0 };
+        let (open, view) = self.cursor_at(subscription, place, ranges_max).await?;
+        let offsets = open.offsets();
+        let age = match view.backlog {
+            0 => 0,
+            _ => self.age(&open, &view).await?,
+        };
+        let active = view.consumers.iter().find(|consumer| consumer.active);
+        let unacked_records = active.map_or(0, |active| active.unacked);
+        let full = unacked_records >= u64::from(self.config.unacked_records_max);
+        let blocked = [
+            (full, v1::BlockedReason::UnackedOfConsumer),
+            (view.crowded, v1::BlockedReason::AckRanges),
+            (view.acks_wait, v1::BlockedReason::AcksWait),
+        ];
+        let blocked = blocked.iter().filter(|(is, _)| *is);
+        Ok(v1::CursorDescription {
+            leader_epoch: open.leader_epoch().0,
+            base: view.base.0,
+            state_epoch: view.state_epoch,
+            log_start: offsets.log_start.0,
+            high_watermark: offsets.high_watermark.0,
+            backlog_records: view.backlog,
+            backlog_bytes: open.backlog_bytes(&view),
+            backlog_age_ms: age,
+            unacked_records,
+            consumers: view.consumers.iter().map(consumer).collect(),
+            acked_range_count: view.range_count as u32,
+            acked_records: view.acked_records,
+            acked: view
+                .ranges
+                .iter()
+                .map(|range| v1::OffsetRange {
+                    first: range.first.0,
+                    end: range.end.0,
+                })
+                .collect(),
+            blocked: blocked
+                .map(|(_, why)| why.as_str_name().to_owned())
+                .collect(),
+            acked_at_ms: view.acked_at,
+            ..Default::default()
+        })
+    }
+
+    /// How long ago the oldest record that is not acked was appended, ms.
+    async fn age(&self, open: &PartitionHandle, view: &CursorView) -> Result<u64, Fault> {
+        let chunk = match open.read(view.first_unacked, 1).await {
+            // Trimmed meanwhile.
+            Err(fault) if fault.reason == Reason::OffsetOutOfRange => return Ok(0),
+            chunk => chunk?,
+        };
+        let oldest = chunk.batches.first().map(|batch| batch.append_time);
+        let age = oldest.map_or(0, |oldest| self.topics.now_ms() - oldest);
+        Ok(u64::try_from(age).unwrap_or(0))
+    }
+}
+
+fn consumer(view: &ConsumerView) -> v1::ConsumerDescription {
+    v1::ConsumerDescription {
+        consumer_name: view.name.to_string(),
+        client_id: view.client.to_string(),
+        priority: view.priority,
+        active: view.active,
+        attached_at_ms: view.attached_at,
+        unacked_records: view.unacked,
+        sent_to: view.sent_to.0,
+    }
+}
+
+/// The topic, or the partition, does not exist any more: nor do its cursors.
+pub(super) fn is_gone(fault: &Fault) -> bool {
+    matches!(
+        fault.reason,
+        Reason::TopicNotFound | Reason::TopicDeleting | Reason::PartitionNotFound
+    )
+}

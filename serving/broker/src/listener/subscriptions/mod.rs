@@ -1,0 +1,12 @@
+//! Service Subscriptions: makes, shows, moves and deletes subscriptions.
+//!
+//! `starting` is what it shares with consumers that attach: the record in metadata and the cursors of all partitions. `moving` is
+//! seek, skip and clear; `removing` deletes, in an order that can be cut short and begun again; `describing` is for people.
+
+mod describing;
+mod moving;
+mod removing;
+mod service;
+mod starting;
+
+pub(crate) use service::SubscriptionsService;

@@ -1,0 +1,74 @@
+//! A subscription ends: marked, then without cursors, then without a record. Cut short anywhere, the same request goes on.
+
+use futures::{StreamExt, TryStreamExt};
+use hulse_proto::error::{Fault, Reason};
+
+use super::describing::{PARTITIONS_AT_ONCE, Place, is_gone};
+use crate::Topic;
+use crate::listener::front::Front;
+use crate::subscriptions::{Subscription, SubscriptionName};
+
+impl Front {
+    /// Deletes it, or its part for one topic; answers when the name is free.
+    pub(super) async fn delete_subscription(
+        &self,
+        name: &SubscriptionName,
+        topic: Option<&Topic>,
+        force: bool,
+    ) -> Result<(), Fault> {
+        let found = self.subscriptions.get(name).await?;
+        let places = self.places(&found, topic).await?;
+        if !force && !found.deleting {
+            self.check_idle(&found, &places).await?;
+        }
+        let id = topic.map(|topic| topic.id);
+        let Some(marked) = self.subscriptions.begin_delete(name, id).await? else {
+            return Ok(());
+        };
+        if marked.id != found.id {
+            let words = format!("subscription {name} was deleted and made again meanwhile");
+            return Err(Fault::new(Reason::SubscriptionNotFound, words));
+        }
+        // Topics may have been added before the mark.
+        let places = self.places(&marked, topic).await?;
+        let removed = futures::stream::iter(places).map(|place| {
+            let marked = &marked;
+            async move {
+                let removed = async {
+                    let open = self.open(place.partition).await?;
+                    open.remove_cursor(marked.id, true).await
+                };
+                match removed.await {
+                    Err(fault) if is_gone(&fault) => Ok(()),
+                    removed => removed,
+                }
+            }
+        });
+        let removed = removed.buffer_unordered(PARTITIONS_AT_ONCE);
+        removed.try_collect::<Vec<()>>().await?;
+        self.subscriptions.finish_delete(&marked, id).await?;
+        if id.is_none() {
+            self.metrics.subscriptions().forget(name.as_str());
+        }
+        Ok(())
+    }
+
+    async fn check_idle(&self, subscription: &Subscription, places: &[Place]) -> Result<(), Fault> {
+        for place in places {
+            // One that is not open has no consumers.
+            let Some(open) = self.partitions.opened(place.partition) else {
+                continue;
+            };
+            let views = open.cursors(Some(subscription.id), 0).await?;
+            let attached: usize = views.iter().map(|view| view.consumers.len()).sum();
+            if attached > 0 {
+                let words = format!(
+                    "{attached} consumers of subscription {} are attached to partition {} of {}; stop them, or delete with `--force`",
+                    subscription.name, place.partition.index, place.topic
+                );
+                return Err(Fault::new(Reason::PreconditionFailed, words));
+            }
+        }
+        Ok(())
+    }
+}

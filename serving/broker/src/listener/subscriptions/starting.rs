@@ -1,0 +1,110 @@
+//! A subscription begins: its record, then a durable cursor on each partition (serving.md B2.12).
+
+use futures::{StreamExt, TryStreamExt};
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::Offset;
+
+use crate::listener::front::Front;
+use crate::partition::CursorStart;
+use crate::subscriptions::{NewSubscription, StartPoint, Subscription, SubscriptionName};
+use crate::{PartitionHandle, Topic};
+
+/// Partitions that are opened at once for one subscription.
+const CURSORS_AT_ONCE: usize = 16;
+
+impl Front {
+    /// The subscription, with this topic; made where it was not, with a cursor on each partition before it is answered. And whether it
+    /// was made, or the topic added.
+    ///
+    /// # Errors
+    /// Those of [`crate::Subscriptions::join`], of opening a partition, and of [`Front::resolve`].
+    pub(in crate::listener) async fn subscribe(
+        &self,
+        name: &SubscriptionName,
+        topic: &Topic,
+        new: NewSubscription,
+    ) -> Result<(Subscription, bool), Fault> {
+        // A place that is none must not leave a subscription behind.
+        if let StartPoint::Offset(_) = new.start
+            && self.subscriptions.get(name).await.is_err()
+        {
+            for partition in topic.partition_ids() {
+                self.resolve(&self.open(partition).await?, new.start)
+                    .await?;
+            }
+        }
+        let (subscription, joined) = self.subscriptions.join(name, topic, new).await?;
+        if joined {
+            let made = futures::stream::iter(topic.partition_ids())
+                .map(|partition| {
+                    let subscription = &subscription;
+                    async move {
+                        let open = self.open(partition).await?;
+                        self.make_cursor(&open, subscription).await
+                    }
+                })
+                .buffer_unordered(CURSORS_AT_ONCE);
+            made.try_collect::<Vec<()>>().await?;
+        }
+        Ok((subscription, joined))
+    }
+
+    /// The cursor of a subscription on a partition, durable; made where it is not.
+    ///
+    /// # Errors
+    /// `SUBSCRIPTION_NOT_FOUND`: not of this topic; those of [`Front::resolve`] and [`PartitionHandle::make_cursor`].
+    pub(in crate::listener) async fn make_cursor(
+        &self,
+        open: &PartitionHandle,
+        subscription: &Subscription,
+    ) -> Result<(), Fault> {
+        let known = open.cursors(Some(subscription.id), 0).await?;
+        if !known.is_empty() {
+            return Ok(());
+        }
+        let Some(topic) = subscription.topic(open.id().topic) else {
+            let words = format!(
+                "subscription {} does not have this topic",
+                subscription.name
+            );
+            return Err(Fault::new(Reason::SubscriptionNotFound, words));
+        };
+        let base = self.resolve(open, topic.start_of(open.id().index)).await;
+        let base = match base {
+            // What it was to begin at is gone meanwhile.
+            Err(fault) if fault.reason == Reason::OffsetOutOfRange => open.offsets().log_start,
+            base => base?,
+        };
+        open.make_cursor(CursorStart {
+            subscription: subscription.id,
+            name: subscription.name.shared(),
+            hold: subscription.hold,
+            base,
+        })
+        .await
+    }
+
+    /// The offset of a place, now.
+    ///
+    /// # Errors
+    /// `OFFSET_OUT_OF_RANGE`, and those of reading.
+    pub(in crate::listener) async fn resolve(
+        &self,
+        open: &PartitionHandle,
+        point: StartPoint,
+    ) -> Result<Offset, Fault> {
+        let offsets = open.offsets();
+        match point {
+            StartPoint::Earliest => Ok(offsets.log_start),
+            StartPoint::Latest => Ok(offsets.high_watermark),
+            StartPoint::Offset(offset) => {
+                offsets.check(offset)?;
+                Ok(offset)
+            }
+            StartPoint::Time(time) => {
+                let found = open.offset_at_time(time).await?;
+                Ok(found.map_or(open.offsets().high_watermark, |(offset, _)| offset))
+            }
+        }
+    }
+}

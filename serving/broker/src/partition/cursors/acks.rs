@@ -1,0 +1,113 @@
+//! How acks are judged (serving.md B2, B5).
+
+use hulse_proto::id::{Offset, SubscriptionId};
+use hulse_proto::time::TimestampMs;
+
+use super::core::CursorCore;
+use super::lane::{AckCommand, AckKind, AckStatus, Acked, ConsumerId, CursorAnswer};
+use crate::state::OffsetRange;
+
+/// With so many acked ranges above a base nothing new is delivered (ARCHITECTURE §5).
+pub(crate) const ACK_RANGES_MAX: usize = 10_000;
+/// With so many an ack that would make one more is refused. Reached only where a single batch has more records than the window.
+const ACK_RANGES_HARD_MAX: usize = 2 * ACK_RANGES_MAX;
+
+impl<T> CursorCore<T> {
+    /// It was sent records up to `to` in this turn; what it was sent in earlier ones does not count.
+    pub(crate) fn sent(&mut self, consumer: ConsumerId, turn: u64, to: Offset) {
+        let seat = self.consumers.get(&consumer);
+        let seat = seat.and_then(|id| self.seats.get_mut(id));
+        let entry = seat.and_then(|seat| seat.consumers.get_mut(&consumer));
+        if let Some(entry) = entry.filter(|entry| entry.began == turn) {
+            entry.sent_to = entry.sent_to.max(to);
+        }
+    }
+
+    /// Takes an ack, range by range. Answers when what was taken is durable; at once where nothing was.
+    pub(crate) fn ack(&mut self, command: &AckCommand, ticket: T, now: TimestampMs) {
+        let Some(id) = self.owned(command.consumer) else {
+            let statuses = vec![AckStatus::NotOwned; command.ranges.len()];
+            let answer = CursorAnswer::Acked(Acked { statuses });
+            self.answers.push((ticket, Ok(answer)));
+            return;
+        };
+        let mut statuses = Vec::with_capacity(command.ranges.len());
+        let mut released = 0;
+        for range in &command.ranges {
+            let (status, new) = self.ack_range(id, command, *range);
+            statuses.push(status);
+            released += new;
+        }
+        if released > 0 {
+            self.gathered(now, false);
+            let seat = self.seats.get_mut(&id);
+            if let Some(active) = seat.and_then(|seat| seat.active_mut()) {
+                active.release(released);
+            }
+            self.look_crowded(id);
+        }
+        let taken = statuses.contains(&AckStatus::Ok);
+        let answer = CursorAnswer::Acked(Acked { statuses });
+        if taken {
+            self.settle(id, ticket, answer, now);
+        } else {
+            self.answers.push((ticket, Ok(answer)));
+        }
+    }
+
+    /// The subscription whose active consumer this is, or whose former one in its grace.
+    fn owned(&self, consumer: ConsumerId) -> Option<SubscriptionId> {
+        let id = *self.consumers.get(&consumer)?;
+        let seat = self.seats.get(&id)?;
+        (seat.active() == Some(consumer)).then_some(id)
+    }
+
+    fn ack_range(
+        &mut self,
+        id: SubscriptionId,
+        command: &AckCommand,
+        range: OffsetRange,
+    ) -> (AckStatus, u64) {
+        let seat = self.seats.get(&id);
+        let consumer = seat.and_then(|seat| seat.consumers.get(&command.consumer));
+        let (Some(consumer), Some(cursor)) = (consumer, self.accepted.get_mut(id)) else {
+            return (AckStatus::NotOwned, 0);
+        };
+        if command.state_epoch != cursor.state_epoch {
+            return (AckStatus::Stale, 0);
+        }
+        let cumulative = command.kind == AckKind::Cumulative;
+        // What lies below the base is processed, whoever says so.
+        if range.end <= cursor.base && (cumulative || !range.is_empty()) {
+            return (AckStatus::Ok, 0);
+        }
+        if range.end > consumer.sent_to || (!cumulative && range.is_empty()) {
+            return (AckStatus::Invalid, 0);
+        }
+        if cumulative {
+            let new = cursor.ack_to(range.end);
+            self.gathering.ack_to(id, range.end);
+            return (AckStatus::Ok, new);
+        }
+        if cursor.acked().len() >= ACK_RANGES_HARD_MAX && range.first > cursor.base {
+            return (AckStatus::Retry, 0);
+        }
+        let new = cursor.ack(range);
+        if new > 0 {
+            self.gathering.ack(id, range);
+        }
+        (AckStatus::Ok, new)
+    }
+
+    /// Says whether the active consumer's cursor has too many ranges.
+    pub(super) fn look_crowded(&mut self, id: SubscriptionId) {
+        let ranges = self
+            .accepted
+            .get(id)
+            .map_or(0, |cursor| cursor.acked().len());
+        let seat = self.seats.get_mut(&id);
+        if let Some(active) = seat.and_then(|seat| seat.active_mut()) {
+            active.set_crowded(ranges >= ACK_RANGES_MAX);
+        }
+    }
+}

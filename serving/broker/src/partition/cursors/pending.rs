@@ -1,0 +1,196 @@
+//! What was accepted and is not durable yet.
+
+use std::collections::BTreeMap;
+
+use hulse_proto::id::{Offset, SubscriptionId};
+use hulse_proto::time::TimestampMs;
+
+use super::lane::{CursorAnswer, CursorMove};
+use crate::state::{Change, CursorDelta, NewCursor, OffsetRange, OffsetRanges};
+
+/// Changes of cursors, merged, and who waits for them.
+#[derive(Debug)]
+pub(super) struct Pending<T> {
+    cursors: BTreeMap<SubscriptionId, PendingCursor>,
+    waiting: Vec<(T, CursorAnswer)>,
+}
+
+/// What a delta will say of one cursor, in this order.
+#[derive(Debug, Default)]
+struct PendingCursor {
+    removed: bool,
+    made: Option<NewCursor>,
+    moved: Option<(CursorMove, u32)>,
+    to: Offset,
+    ranges: OffsetRanges,
+    acked: bool,
+    hold: Option<bool>,
+}
+
+impl<T> Default for Pending<T> {
+    fn default() -> Self {
+        Self {
+            cursors: BTreeMap::new(),
+            waiting: Vec::new(),
+        }
+    }
+}
+
+impl<T> Pending<T> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.cursors.is_empty()
+    }
+
+    pub(super) fn has(&self, id: SubscriptionId) -> bool {
+        self.cursors.contains_key(&id)
+    }
+
+    pub(super) fn has_made(&self, id: SubscriptionId) -> bool {
+        self.cursors
+            .get(&id)
+            .is_some_and(|cursor| cursor.made.is_some())
+    }
+
+    pub(super) fn has_moved(&self, id: SubscriptionId) -> bool {
+        self.cursors
+            .get(&id)
+            .is_some_and(|cursor| cursor.moved.is_some())
+    }
+
+    /// The subscriptions whose cursors it moves.
+    pub(super) fn moved(&self) -> Vec<SubscriptionId> {
+        let moved = self
+            .cursors
+            .iter()
+            .filter(|(_, cursor)| cursor.moved.is_some());
+        moved.map(|(id, _)| *id).collect()
+    }
+
+    /// Somebody waits until all that is in here is durable.
+    pub(super) fn wait(&mut self, ticket: T, answer: CursorAnswer) {
+        self.waiting.push((ticket, answer));
+    }
+
+    /// Acks that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn take_waiting(&mut self) -> Vec<(T, CursorAnswer)> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    pub(super) fn make(&mut self, id: SubscriptionId, new: NewCursor) {
+        self.cursors.entry(id).or_default().made = Some(new);
+    }
+
+    pub(super) fn remove(&mut self, id: SubscriptionId) {
+        let removed = PendingCursor {
+            removed: true,
+            ..PendingCursor::default()
+        };
+        self.cursors.insert(id, removed);
+    }
+
+    pub(super) fn move_to(&mut self, id: SubscriptionId, mut goal: CursorMove, state_epoch: u32) {
+        let cursor = self.cursors.entry(id).or_default();
+        if !goal.keep_acked {
+            cursor.to = Offset(0);
+            cursor.ranges = OffsetRanges::default();
+            cursor.acked = false;
+        } else if let Some((before, _)) = cursor.moved {
+            // A skip behind a seek is a seek to where the skip leads.
+            goal.to = goal.to.max(before.to);
+            goal.keep_acked = before.keep_acked;
+        }
+        cursor.moved = Some((goal, state_epoch));
+    }
+
+    pub(super) fn ack_to(&mut self, id: SubscriptionId, end: Offset) {
+        let cursor = self.cursors.entry(id).or_default();
+        cursor.acked = true;
+        if end > cursor.to {
+            cursor.to = end;
+            cursor.ranges.remove_below(end);
+        }
+    }
+
+    pub(super) fn ack(&mut self, id: SubscriptionId, range: OffsetRange) {
+        let cursor = self.cursors.entry(id).or_default();
+        cursor.acked = true;
+        let above = OffsetRange {
+            first: range.first.max(cursor.to),
+            end: range.end,
+        };
+        cursor.ranges.insert(above);
+    }
+
+    pub(super) fn hold(&mut self, id: SubscriptionId, hold: bool) {
+        self.cursors.entry(id).or_default().hold = Some(hold);
+    }
+
+    /// About how long its delta is.
+    pub(super) fn bytes(&self) -> usize {
+        let ranges = self.cursors.values().map(|cursor| cursor.ranges.len() * 16);
+        ranges.sum::<usize>() + self.cursors.len() * 64
+    }
+
+    /// The delta. `at` is the owner's clock.
+    pub(super) fn delta(&self, at: TimestampMs) -> CursorDelta {
+        let mut changes = Vec::new();
+        for (id, cursor) in &self.cursors {
+            let mut say = |change| changes.push((*id, change));
+            if cursor.removed {
+                say(Change::Removed);
+            }
+            if let Some(made) = &cursor.made {
+                say(Change::Made(made.clone()));
+            }
+            if let Some((CursorMove { to, keep_acked }, state_epoch)) = cursor.moved {
+                say(Change::Moved {
+                    at,
+                    base: to,
+                    state_epoch,
+                    keep_acked,
+                });
+            }
+            if cursor.acked {
+                say(Change::Acked {
+                    at,
+                    to: cursor.to,
+                    ranges: cursor.ranges.iter().collect(),
+                });
+            }
+            if let Some(hold) = cursor.hold {
+                say(Change::Hold(hold));
+            }
+        }
+        CursorDelta(changes)
+    }
+
+    /// Puts what came later behind what failed to be written.
+    pub(super) fn join(&mut self, later: Self) {
+        for (id, newer) in later.cursors {
+            if newer.removed {
+                self.cursors.insert(id, newer);
+                continue;
+            }
+            if let Some(made) = newer.made {
+                self.make(id, made);
+            }
+            if let Some((goal, state_epoch)) = newer.moved {
+                self.move_to(id, goal, state_epoch);
+            }
+            if newer.acked {
+                self.ack_to(id, newer.to);
+                for range in newer.ranges.iter() {
+                    self.ack(id, range);
+                }
+            }
+            if let Some(hold) = newer.hold {
+                self.hold(id, hold);
+            }
+        }
+        self.waiting.extend(later.waiting);
+    }
+}

@@ -1,0 +1,205 @@
+//! The consumers of one cursor, and which of them is active (serving.md B5).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hulse_proto::error::Fault;
+use hulse_proto::id::Offset;
+use hulse_proto::time::TimestampMs;
+
+use super::lane::{Begin, Cause, ConsumerId, LaneView, Stand};
+use crate::state::Cursor;
+
+/// One consumer.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    pub(super) name: Arc<str>,
+    pub(super) client: Arc<str>,
+    pub(super) priority: i32,
+    pub(super) attached_at: TimestampMs,
+    /// The turn in which it became active last …
+    pub(super) began: u64,
+    /// … and up to where it was sent records since.
+    pub(super) sent_to: Offset,
+    /// Its last seek that was taken.
+    pub(super) seek_id: u64,
+    pub(super) view: LaneView,
+    /// The view changed since it was last shown.
+    pub(super) dirty: bool,
+}
+
+impl Consumer {
+    fn stand(&mut self, stand: Stand) {
+        self.view.stand = stand;
+        self.view.turn += 1;
+        self.dirty = true;
+    }
+
+    pub(super) fn release(&mut self, records: u64) {
+        if records > 0 {
+            self.view.released += records;
+            self.dirty = true;
+        }
+    }
+
+    pub(super) fn set_crowded(&mut self, crowded: bool) {
+        self.dirty |= self.view.crowded != crowded;
+        self.view.crowded = crowded;
+    }
+
+    pub(super) fn set_acks_wait(&mut self, why: Option<&Fault>) {
+        if self.view.acks_wait.as_ref() != why {
+            self.view.acks_wait = why.cloned();
+            self.dirty = true;
+        }
+    }
+}
+
+/// The consumers of a cursor.
+#[derive(Debug, Default)]
+pub(super) struct Seat {
+    pub(super) consumers: BTreeMap<ConsumerId, Consumer>,
+    active: Option<ConsumerId>,
+    /// The active one has until then.
+    yields_at: Option<TimestampMs>,
+    /// The cursor is being moved.
+    moving: bool,
+}
+
+impl Seat {
+    /// Whose acks are taken, active or in its grace.
+    pub(super) fn active(&self) -> Option<ConsumerId> {
+        self.active
+    }
+
+    pub(super) fn active_mut(&mut self) -> Option<&mut Consumer> {
+        self.consumers.get_mut(&self.active?)
+    }
+
+    pub(super) fn insert(&mut self, id: ConsumerId, consumer: Consumer) {
+        self.consumers.insert(id, consumer);
+    }
+
+    /// It is gone.
+    pub(super) fn remove(&mut self, id: ConsumerId) -> Option<Consumer> {
+        let gone = self.consumers.remove(&id)?;
+        if self.active == Some(id) {
+            self.active = None;
+            self.yields_at = None;
+        }
+        Some(gone)
+    }
+
+    /// Of the highest priority, in order of names, the one at `partition` mod their number.
+    fn chosen(&self, partition: u32) -> Option<ConsumerId> {
+        let highest = self.consumers.values().map(|consumer| consumer.priority);
+        let highest = highest.max()?;
+        let mut members: Vec<(&str, ConsumerId)> = self
+            .consumers
+            .iter()
+            .filter(|(_, consumer)| consumer.priority == highest)
+            .map(|(id, consumer)| (&*consumer.name, *id))
+            .collect();
+        members.sort_unstable();
+        let (_, id) = members[partition as usize % members.len()];
+        Some(id)
+    }
+
+    /// Who comes and goes decides anew who is active.
+    pub(super) fn choose(&mut self, partition: u32, cursor: &Cursor, grace_ends: Grace) {
+        let chosen = self.chosen(partition);
+        match self.active {
+            None => {
+                self.active = chosen;
+                self.show_active(cursor, Cause::Activated);
+            }
+            // It was to yield to one that is gone.
+            Some(active) if chosen == Some(active) => {
+                if self.yields_at.take().is_some() {
+                    self.show_active(cursor, Cause::Activated);
+                }
+            }
+            Some(_) if self.yields_at.is_some() => {}
+            Some(_) => {
+                self.yields_at = Some(grace_ends.at);
+                if let Some(active) = self.active_mut() {
+                    active.stand(Stand::Yielding(grace_ends.grace));
+                }
+            }
+        }
+    }
+
+    /// The active one has nothing more to ack.
+    pub(super) fn yielded(&mut self, id: ConsumerId) -> bool {
+        self.active == Some(id) && self.give_up()
+    }
+
+    /// Its grace is over.
+    pub(super) fn grace_over(&mut self, now: TimestampMs) -> bool {
+        self.yields_at.is_some_and(|at| at <= now) && self.give_up()
+    }
+
+    fn give_up(&mut self) -> bool {
+        if self.yields_at.take().is_none() {
+            return false;
+        }
+        if let Some(active) = self.active_mut() {
+            active.stand(Stand::Standby);
+        }
+        self.active = None;
+        true
+    }
+
+    /// When the grace of the active one ends.
+    pub(super) fn yields_at(&self) -> Option<TimestampMs> {
+        self.yields_at
+    }
+
+    /// The cursor is being moved: nothing is delivered from where it was.
+    pub(super) fn begin_move(&mut self) {
+        self.moving = true;
+        if self.yields_at.is_none()
+            && let Some(active) = self.active_mut()
+        {
+            active.stand(Stand::Moving);
+        }
+    }
+
+    /// The cursor stands where it was moved to.
+    pub(super) fn end_move(&mut self, cursor: &Cursor) {
+        self.moving = false;
+        if self.yields_at.is_none() {
+            self.show_active(cursor, Cause::Moved);
+        }
+    }
+
+    fn show_active(&mut self, cursor: &Cursor, cause: Cause) {
+        let moving = self.moving;
+        let Some(active) = self.active_mut() else {
+            return;
+        };
+        if moving {
+            active.stand(Stand::Moving);
+            return;
+        }
+        active.sent_to = cursor.base;
+        let begin = Begin {
+            base: cursor.base,
+            acked: Arc::new(cursor.acked().clone()),
+            state_epoch: cursor.state_epoch,
+            released: active.view.released,
+            cause,
+            seek_id: active.seek_id,
+        };
+        active.stand(Stand::Active(begin));
+        active.began = active.view.turn;
+    }
+}
+
+/// How long one that yields has, and until when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grace {
+    pub(super) grace: Duration,
+    pub(super) at: TimestampMs,
+}

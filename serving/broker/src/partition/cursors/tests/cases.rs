@@ -1,0 +1,320 @@
+//! Who is active, what is acked, what is written.
+
+use hulse_proto::error::{Fate, Fault, Reason};
+use hulse_proto::id::{Offset, SubscriptionId};
+use uuid::Uuid;
+
+use super::world::{S, World, exclusive};
+use crate::partition::cursors::core::SWITCH_GRACE;
+use crate::partition::cursors::lane::{
+    AckKind, AckStatus, CursorAnswer, CursorMove, MoveCommand, Stand,
+};
+use crate::state::OffsetRange;
+use crate::subscriptions::SubscriptionKind;
+
+const GRACE: i64 = SWITCH_GRACE.as_millis() as i64;
+
+#[test]
+fn cursor_is_answered_for_only_when_it_is_durable() {
+    let mut world = World::new(0);
+    let ticket = world.make(S, "a/b/s", 10);
+    assert!(!world.answers.contains_key(&ticket));
+    let early = world.attach_as(SubscriptionKind::Exclusive, "one", 0, false);
+    assert_eq!(early.unwrap_err().reason, Reason::SubscriptionNotFound);
+    assert!(world.write());
+    assert_eq!(world.answers[&ticket], Ok(CursorAnswer::Made));
+    assert_eq!(world.base(), 10);
+    let again = world.make(S, "a/b/s", 99);
+    assert_eq!(world.answers[&again], Ok(CursorAnswer::Made));
+    assert_eq!(world.base(), 10, "the start is resolved once");
+    assert!(!world.write(), "nothing is written when nothing changed");
+}
+
+#[test]
+fn receipt_comes_after_the_delta_and_acks_of_the_same_time_share_it() {
+    let (mut world, consumer) = exclusive();
+    world.sent(consumer, 20);
+    let one = world.ack(consumer, AckKind::Individual, &[(12, 14)]);
+    let two = world.ack(consumer, AckKind::Cumulative, &[(0, 11)]);
+    assert!(world.answers.is_empty() || !world.answers.contains_key(&one));
+    assert_eq!(
+        world.views[&consumer].released, 3,
+        "the window opens at once"
+    );
+    assert!(world.write());
+    assert_eq!(world.statuses(one), [AckStatus::Ok]);
+    assert_eq!(world.statuses(two), [AckStatus::Ok]);
+    assert_eq!(world.base(), 11);
+    let known = world.ack(consumer, AckKind::Individual, &[(12, 13), (3, 4)]);
+    assert_eq!(world.statuses(known), [AckStatus::Ok, AckStatus::Ok]);
+    assert!(!world.write());
+}
+
+#[test]
+fn ack_of_what_was_never_sent_is_invalid_and_changes_nothing() {
+    let (mut world, consumer) = exclusive();
+    world.sent(consumer, 20);
+    for (kind, ranges) in [
+        (AckKind::Cumulative, [(0, 21)]),
+        (AckKind::Individual, [(19, 21)]),
+        (AckKind::Individual, [(100, 200)]),
+        (AckKind::Individual, [(15, 15)]),
+        (AckKind::Individual, [(u64::MAX, u64::MAX)]),
+    ] {
+        let ticket = world.ack(consumer, kind, &ranges);
+        assert_eq!(world.statuses(ticket), [AckStatus::Invalid], "{ranges:?}");
+    }
+    assert!(!world.write());
+    assert_eq!(world.base(), 10);
+    // The other ranges of an ack stand.
+    let ticket = world.ack(consumer, AckKind::Individual, &[(10, 12), (19, 21)]);
+    assert!(world.write());
+    assert_eq!(world.statuses(ticket), [AckStatus::Ok, AckStatus::Invalid]);
+    assert_eq!(world.base(), 12);
+}
+
+#[test]
+fn second_consumer_is_refused_or_takes_over_and_fences_the_first() {
+    let (mut world, first) = exclusive();
+    let second = world.attach_as(SubscriptionKind::Exclusive, "two", 0, false);
+    assert_eq!(second.unwrap_err().reason, Reason::ConsumerExists);
+    world.sent(first, 20);
+    let second = world
+        .attach_as(SubscriptionKind::Exclusive, "two", 0, true)
+        .unwrap();
+    let ended = world.views[&first].ended.clone().unwrap();
+    assert_eq!(ended.reason, Reason::ConsumerFenced);
+    let void = world.ack_of(first, 0, AckKind::Cumulative, &[(0, 20)]);
+    assert_eq!(world.statuses(void), [AckStatus::NotOwned]);
+    assert_eq!(world.begin(second).unwrap().base, Offset(10));
+    world.core.detach(first, world.now);
+    world.take();
+    assert!(
+        world.begin(second).is_some(),
+        "a late end of the first changes nothing"
+    );
+}
+
+#[test]
+fn active_one_is_chosen_by_priority_then_name_then_partition() {
+    for (index, expected) in [(0, "a"), (1, "b"), (2, "a")] {
+        let mut world = World::new(index);
+        world.make(S, "a/b/s", 0);
+        world.write();
+        let b = world.failover("b", 5);
+        let a = world.failover("a", 5);
+        let low = world.failover("0", 1);
+        // The first to come was active, and yields if another one is chosen.
+        world.now += GRACE;
+        world.core.tick(world.now);
+        world.take();
+        let active = if expected == "a" { a } else { b };
+        for consumer in [a, b, low] {
+            assert_eq!(world.begin(consumer).is_some(), consumer == active);
+        }
+    }
+}
+
+#[test]
+fn one_that_yields_may_ack_in_its_grace_and_the_next_begins_behind_its_acks() {
+    let mut world = World::new(0);
+    world.make(S, "a/b/s", 0);
+    world.write();
+    let old = world.failover("b", 0);
+    world.sent(old, 10);
+    let new = world.failover("a", 0);
+    assert!(matches!(world.views[&old].stand, Stand::Yielding(_)));
+    assert!(world.begin(new).is_none(), "never two at a time");
+    let acked = world.ack_of(old, 0, AckKind::Individual, &[(0, 3), (5, 6)]);
+    let strange = world.ack_of(new, 0, AckKind::Cumulative, &[(0, 3)]);
+    assert_eq!(world.statuses(strange), [AckStatus::NotOwned]);
+    world.core.yielded(old, world.now);
+    world.take();
+    let begin = world.begin(new).unwrap();
+    assert_eq!(begin.base, Offset(3));
+    assert_eq!(begin.acked.iter().count(), 1);
+    let late = world.ack_of(old, 0, AckKind::Cumulative, &[(0, 10)]);
+    assert_eq!(world.statuses(late), [AckStatus::NotOwned]);
+    world.write();
+    assert_eq!(world.statuses(acked), [AckStatus::Ok, AckStatus::Ok]);
+    world.core.detach(new, world.now);
+    world.take();
+    assert_eq!(
+        world.begin(old).unwrap().base,
+        Offset(3),
+        "the other one takes over at once"
+    );
+}
+
+#[test]
+fn seek_voids_acks_of_the_time_before_and_deliveries_begin_when_it_is_durable() {
+    let (mut world, consumer) = exclusive();
+    world.sent(consumer, 30);
+    let pending = world.ack(consumer, AckKind::Cumulative, &[(0, 20)]);
+    let seek = world.seek(5, Some((consumer, 7)));
+    assert!(matches!(world.views[&consumer].stand, Stand::Moving));
+    let stale = world.ack_of(consumer, 0, AckKind::Cumulative, &[(0, 30)]);
+    assert_eq!(world.statuses(stale), [AckStatus::Stale]);
+    assert!(!world.answers.contains_key(&seek));
+    world.write();
+    assert_eq!(world.base(), 5);
+    assert_eq!(world.statuses(pending), [AckStatus::Ok]);
+    let begin = world.begin(consumer).unwrap();
+    assert_eq!(
+        (begin.base, begin.state_epoch, begin.seek_id),
+        (Offset(5), 1, 7)
+    );
+    // What was sent before the seek is not sent any more.
+    let beyond = world.ack(consumer, AckKind::Cumulative, &[(0, 30)]);
+    assert_eq!(world.statuses(beyond), [AckStatus::Invalid]);
+}
+
+#[test]
+fn seeks_that_come_faster_than_deltas_are_one_and_each_is_answered() {
+    let (mut world, consumer) = exclusive();
+    let first: Vec<u32> = (0..100).map(|to| world.seek(to, None)).collect();
+    assert!(world.write());
+    let second: Vec<u32> = (0..100).map(|to| world.seek(to, None)).collect();
+    assert!(world.write());
+    assert!(!world.write());
+    for ticket in first.iter().chain(&second) {
+        assert!(matches!(world.answers[ticket], Ok(CursorAnswer::Moved(_))));
+    }
+    assert_eq!(world.base(), 99);
+    let begin = world.begin(consumer).unwrap();
+    assert_eq!((begin.base, begin.state_epoch), (Offset(99), 200));
+}
+
+#[test]
+fn skip_keeps_what_is_acked_behind_it() {
+    let (mut world, consumer) = exclusive();
+    world.sent(consumer, 30);
+    world.ack(consumer, AckKind::Individual, &[(20, 25)]);
+    let command = MoveCommand {
+        subscription: S,
+        goal: CursorMove {
+            to: Offset(15),
+            keep_acked: true,
+        },
+        by: None,
+    };
+    world.core.move_to(command, 1_000, world.now);
+    world.write();
+    let cursor = world.durable.get(S).unwrap();
+    assert_eq!((cursor.base, cursor.state_epoch), (Offset(15), 1));
+    assert_eq!(cursor.acked().offsets(), 5);
+    assert_eq!(world.begin(consumer).unwrap().acked.offsets(), 5);
+}
+
+#[test]
+fn delta_that_fails_is_written_again_with_what_came_since() {
+    let (mut world, consumer) = exclusive();
+    world.sent(consumer, 30);
+    let one = world.ack(consumer, AckKind::Individual, &[(12, 14)]);
+    world.now += 10;
+    assert!(world.core.begin_write(world.now));
+    let two = world.ack(consumer, AckKind::Cumulative, &[(0, 13)]);
+    let why = Fault::new(Reason::NotEnoughBookies, "too few");
+    world.core.not_written(why.clone(), world.now);
+    world.take();
+    assert_eq!(world.views[&consumer].acks_wait, Some(why));
+    assert!(!world.write(), "not before the wait is over");
+    assert!(!world.answers.contains_key(&one));
+    world.now += 1_000;
+    assert!(world.write());
+    assert_eq!(world.statuses(one), [AckStatus::Ok]);
+    assert_eq!(world.statuses(two), [AckStatus::Ok]);
+    assert_eq!(world.base(), 14);
+    assert_eq!(world.views[&consumer].acks_wait, None);
+}
+
+#[test]
+fn end_of_the_partition_leaves_acks_unknown() {
+    let (mut world, consumer) = exclusive();
+    world.sent(consumer, 30);
+    let ticket = world.ack(consumer, AckKind::Cumulative, &[(0, 13)]);
+    world
+        .core
+        .fail(&Fault::new(Reason::PartitionMoved, "moved"));
+    world.take();
+    let fault = world.answers[&ticket].clone().unwrap_err();
+    assert_eq!(
+        (fault.reason, fault.fate),
+        (Reason::PartitionMoved, Fate::Unknown)
+    );
+}
+
+#[test]
+fn recreated_subscription_inherits_nothing_and_the_old_cursor_goes() {
+    let (mut world, consumer) = exclusive();
+    world.sent(consumer, 30);
+    world.ack(consumer, AckKind::Cumulative, &[(0, 30)]);
+    world.write();
+    let other = SubscriptionId(Uuid::from_u128(2));
+    world.make(other, "a/b/s", 10);
+    world.write();
+    let ended = world.views[&consumer].ended.clone().unwrap();
+    assert_eq!(ended.reason, Reason::SubscriptionNotFound);
+    assert!(world.durable.get(S).is_none());
+    assert_eq!(world.durable.get(other).unwrap().base, Offset(10));
+}
+
+#[test]
+fn removal_waits_for_consumers_unless_it_is_forced() {
+    let (mut world, consumer) = exclusive();
+    world.core.remove(S, false, 500, world.now);
+    world.take();
+    let fault = world.answers[&500].clone().unwrap_err();
+    assert_eq!(fault.reason, Reason::PreconditionFailed);
+    world.core.remove(S, true, 501, world.now);
+    world.take();
+    assert!(world.views[&consumer].ended.is_some());
+    assert!(!world.answers.contains_key(&501));
+    world.write();
+    assert_eq!(world.answers[&501], Ok(CursorAnswer::Removed));
+    assert!(world.durable.is_empty());
+    world.core.remove(S, true, 502, world.now);
+    world.take();
+    assert_eq!(world.answers[&502], Ok(CursorAnswer::Removed));
+}
+
+#[test]
+fn base_passes_over_what_is_trimmed_and_what_holds_no_record() {
+    let (mut world, consumer) = exclusive();
+    world.core.trimmed(Offset(15), world.now);
+    world.core.skipped(
+        consumer,
+        OffsetRange {
+            first: Offset(15),
+            end: Offset(18),
+        },
+        world.now,
+    );
+    world.write();
+    assert_eq!(world.base(), 18);
+    assert_eq!(world.views[&consumer].released, 0, "nobody acked that");
+}
+
+/// Ranges beyond the cap stop new deliveries, and no ack is lost without a word (serving.md B2.7).
+#[test]
+fn acked_ranges_beyond_the_cap_stop_deliveries_and_are_kept() {
+    let (mut world, consumer) = exclusive();
+    world.sent(consumer, 100_000);
+    let ranges: Vec<_> = (0..25_000).map(|n| (11 + 2 * n, 12 + 2 * n)).collect();
+    let ticket = world.ack(consumer, AckKind::Individual, &ranges);
+    assert!(world.views[&consumer].crowded);
+    while world.write() {}
+    let statuses = world.statuses(ticket);
+    let taken = statuses.iter().filter(|status| **status == AckStatus::Ok);
+    let taken = taken.count();
+    assert_eq!(taken, 20_000);
+    assert!(
+        statuses[taken..]
+            .iter()
+            .all(|status| *status == AckStatus::Retry)
+    );
+    let durable = world.durable.get(S).unwrap();
+    assert_eq!(durable.acked().len(), taken);
+    world.ack(consumer, AckKind::Cumulative, &[(0, 30_000)]);
+    assert!(!world.views[&consumer].crowded);
+}

@@ -1,0 +1,5 @@
+//! The state machine of the cursors.
+
+mod cases;
+mod random;
+mod world;

@@ -1,0 +1,235 @@
+//! What a delta of the cursors says, and its bytes.
+//!
+//! A delta is a run of changes. Each begins with kind (1 byte) and subscription uuid (16 bytes):
+//!
+//! | kind | then |
+//! |---|---|
+//! | 0 made | hold u8, base u64, at i64, length of the name u16, the name |
+//! | 1 acked | at i64, base u64 (everything below; 0: none), count u32, ranges (first u64, end u64) |
+//! | 2 moved | at i64, base u64, state epoch u32, keep u8 |
+//! | 3 removed | |
+//! | 4 hold | hold u8 |
+//!
+//! Little-endian.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use hulse_proto::id::{Offset, SubscriptionId};
+use hulse_proto::time::TimestampMs;
+use uuid::Uuid;
+
+use super::cursor::NewCursor;
+use super::ranges::OffsetRange;
+use crate::state::record::{RecordError, need};
+
+/// Bytes of a range.
+const RANGE_BYTES: usize = 16;
+
+/// Changes that become durable together.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CursorDelta(pub Vec<(SubscriptionId, Change)>);
+
+/// One change of one cursor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It begins to exist; one that exists is not touched.
+    Made(NewCursor),
+    /// These are processed.
+    Acked {
+        /// The owner's clock.
+        at: TimestampMs,
+        /// Everything below it.
+        to: Offset,
+        /// And these.
+        ranges: Vec<OffsetRange>,
+    },
+    /// It stands elsewhere.
+    Moved {
+        /// The owner's clock.
+        at: TimestampMs,
+        /// Where.
+        base: Offset,
+        /// From now on.
+        state_epoch: u32,
+        /// It goes forward only, and what is processed above the place stays so.
+        keep_acked: bool,
+    },
+    /// It ends to exist.
+    Removed,
+    /// It keeps the log from its base on, or does not.
+    Hold(bool),
+}
+
+impl CursorDelta {
+    /// Bytes that a change takes.
+    pub(crate) fn bytes_of(change: &Change) -> usize {
+        17 + match change {
+            Change::Made(new) => 19 + new.name.len(),
+            Change::Acked { ranges, .. } => 20 + ranges.len() * RANGE_BYTES,
+            Change::Moved { .. } => 21,
+            Change::Removed => 0,
+            Change::Hold(_) => 1,
+        }
+    }
+
+    pub(super) fn encode(&self) -> Bytes {
+        let bytes = self.0.iter().map(|(_, change)| Self::bytes_of(change));
+        let mut out = BytesMut::with_capacity(bytes.sum());
+        for (id, change) in &self.0 {
+            let kind = match change {
+                Change::Made(_) => 0,
+                Change::Acked { .. } => 1,
+                Change::Moved { .. } => 2,
+                Change::Removed => 3,
+                Change::Hold(_) => 4,
+            };
+            out.put_u8(kind);
+            out.put_slice(id.0.as_bytes());
+            match change {
+                Change::Made(new) => {
+                    out.put_u8(new.hold.into());
+                    out.put_u64_le(new.base.0);
+                    out.put_i64_le(new.at);
+                    put_name(&mut out, &new.name);
+                }
+                Change::Acked { at, to, ranges } => {
+                    out.put_i64_le(*at);
+                    out.put_u64_le(to.0);
+                    put_ranges(&mut out, ranges.len(), ranges.iter().copied());
+                }
+                Change::Moved {
+                    at,
+                    base,
+                    state_epoch,
+                    keep_acked,
+                } => {
+                    out.put_i64_le(*at);
+                    out.put_u64_le(base.0);
+                    out.put_u32_le(*state_epoch);
+                    out.put_u8((*keep_acked).into());
+                }
+                Change::Removed => {}
+                Change::Hold(hold) => out.put_u8((*hold).into()),
+            }
+        }
+        out.freeze()
+    }
+
+    pub(super) fn decode(mut bytes: &[u8]) -> Result<Self, RecordError> {
+        let mut changes = Vec::new();
+        while !bytes.is_empty() {
+            need(bytes, 17)?;
+            let kind = bytes.get_u8();
+            let id = SubscriptionId(Uuid::from_u128(bytes.get_u128()));
+            changes.push((id, decode_change(kind, &mut bytes)?));
+        }
+        Ok(Self(changes))
+    }
+}
+
+fn decode_change(kind: u8, bytes: &mut &[u8]) -> Result<Change, RecordError> {
+    Ok(match kind {
+        0 => {
+            need(bytes, 17)?;
+            let hold = flag(bytes.get_u8())?;
+            let (base, at) = (Offset(bytes.get_u64_le()), bytes.get_i64_le());
+            let name = get_name(bytes)?;
+            Change::Made(NewCursor {
+                name,
+                hold,
+                base,
+                at,
+            })
+        }
+        1 => {
+            need(bytes, 16)?;
+            let (at, to) = (bytes.get_i64_le(), Offset(bytes.get_u64_le()));
+            let ranges = get_ranges(bytes)?;
+            Change::Acked { at, to, ranges }
+        }
+        2 => {
+            need(bytes, 21)?;
+            Change::Moved {
+                at: bytes.get_i64_le(),
+                base: Offset(bytes.get_u64_le()),
+                state_epoch: bytes.get_u32_le(),
+                keep_acked: flag(bytes.get_u8())?,
+            }
+        }
+        3 => Change::Removed,
+        4 => {
+            need(bytes, 1)?;
+            Change::Hold(flag(bytes.get_u8())?)
+        }
+        other => {
+            return Err(RecordError::Field {
+                field: "kind of change",
+                found: u64::from(other),
+            });
+        }
+    })
+}
+
+pub(super) fn flag(byte: u8) -> Result<bool, RecordError> {
+    match byte {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(RecordError::Field {
+            field: "flag",
+            found: u64::from(other),
+        }),
+    }
+}
+
+pub(super) fn put_name(out: &mut BytesMut, name: &str) {
+    // Names are checked where they come in: far below 64 KiB.
+    out.put_u16_le(name.len() as u16);
+    out.put_slice(name.as_bytes());
+}
+
+pub(super) fn get_name(bytes: &mut &[u8]) -> Result<Arc<str>, RecordError> {
+    need(bytes, 2)?;
+    let length = usize::from(bytes.get_u16_le());
+    need(bytes, length)?;
+    let name = std::str::from_utf8(&bytes[..length]).map_err(|error| RecordError::Field {
+        field: "name, not UTF-8 at byte",
+        found: error.valid_up_to() as u64,
+    })?;
+    let name = name.into();
+    bytes.advance(length);
+    Ok(name)
+}
+
+pub(super) fn put_ranges(
+    out: &mut BytesMut,
+    count: usize,
+    ranges: impl Iterator<Item = OffsetRange>,
+) {
+    out.put_u32_le(count as u32);
+    for range in ranges {
+        out.put_u64_le(range.first.0);
+        out.put_u64_le(range.end.0);
+    }
+}
+
+pub(super) fn get_ranges(bytes: &mut &[u8]) -> Result<Vec<OffsetRange>, RecordError> {
+    need(bytes, 4)?;
+    let count = bytes.get_u32_le() as usize;
+    need(bytes, count.saturating_mul(RANGE_BYTES))?;
+    let mut ranges = Vec::with_capacity(count);
+    for _ in 0..count {
+        let range = OffsetRange {
+            first: Offset(bytes.get_u64_le()),
+            end: Offset(bytes.get_u64_le()),
+        };
+        if range.is_empty() {
+            return Err(RecordError::Field {
+                field: "end of a range",
+                found: range.end.0,
+            });
+        }
+        ranges.push(range);
+    }
+    Ok(ranges)
+}

@@ -1,0 +1,165 @@
+//! All cursors of a partition: the fold of their changes.
+//!
+//! Bytes in a snapshot: count u32, then of each: uuid 16, hold u8, base u64, state epoch u32, made at i64, acked at i64, length of
+//! the name u16, the name, count u32, ranges (first u64, end u64). Little-endian. No bytes at all: no cursors.
+
+use std::collections::BTreeMap;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use hulse_proto::id::{Offset, SubscriptionId};
+use uuid::Uuid;
+
+use super::change::{Change, CursorDelta, flag, get_name, get_ranges, put_name, put_ranges};
+use super::cursor::Cursor;
+use crate::state::meta::MetaState;
+use crate::state::record::{RecordError, need};
+
+/// By the subscription's identity.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cursors(BTreeMap<SubscriptionId, Cursor>);
+
+impl Cursors {
+    /// One of them.
+    pub fn get(&self, id: SubscriptionId) -> Option<&Cursor> {
+        self.0.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: SubscriptionId) -> Option<&mut Cursor> {
+        self.0.get_mut(&id)
+    }
+
+    /// All of them, in order of their identities.
+    pub fn iter(&self) -> impl Iterator<Item = (SubscriptionId, &Cursor)> {
+        self.0.iter().map(|(id, cursor)| (*id, cursor))
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// None.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The lowest base of those that hold the log; `None`: none does (serving.md B9.3).
+    pub fn held_from(&self) -> Option<Offset> {
+        let holding = self.0.values().filter(|cursor| cursor.hold);
+        holding.map(|cursor| cursor.base).min()
+    }
+
+    /// Folds one change in. A change of a cursor that does not exist changes nothing.
+    pub(crate) fn apply_change(&mut self, id: SubscriptionId, change: &Change) {
+        if let Change::Made(new) = change {
+            self.0.entry(id).or_insert_with(|| Cursor::new(new));
+            return;
+        }
+        let Some(cursor) = self.0.get_mut(&id) else {
+            return;
+        };
+        match change {
+            Change::Made(_) => {}
+            Change::Acked { at, to, ranges } => {
+                cursor.ack_to(*to);
+                for range in ranges {
+                    cursor.ack(*range);
+                }
+                cursor.acked_at = *at;
+            }
+            Change::Moved {
+                at,
+                base,
+                state_epoch,
+                keep_acked,
+            } => {
+                if *keep_acked {
+                    cursor.ack_to(*base);
+                    cursor.state_epoch = *state_epoch;
+                } else {
+                    cursor.move_to(*base, *state_epoch);
+                }
+                cursor.acked_at = *at;
+            }
+            Change::Removed => {
+                self.0.remove(&id);
+            }
+            Change::Hold(hold) => cursor.hold = *hold,
+        }
+    }
+}
+
+impl MetaState for Cursors {
+    type Delta = CursorDelta;
+
+    fn apply(&mut self, delta: &CursorDelta) {
+        for (id, change) in &delta.0 {
+            self.apply_change(*id, change);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn encode_delta(delta: &CursorDelta) -> Bytes {
+        delta.encode()
+    }
+
+    fn decode_delta(bytes: &[u8]) -> Result<CursorDelta, RecordError> {
+        CursorDelta::decode(bytes)
+    }
+
+    fn encode(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        if self.0.is_empty() {
+            return out.freeze();
+        }
+        out.put_u32_le(self.0.len() as u32);
+        for (id, cursor) in &self.0 {
+            out.put_slice(id.0.as_bytes());
+            out.put_u8(cursor.hold.into());
+            out.put_u64_le(cursor.base.0);
+            out.put_u32_le(cursor.state_epoch);
+            out.put_i64_le(cursor.made_at);
+            out.put_i64_le(cursor.acked_at);
+            put_name(&mut out, &cursor.name);
+            put_ranges(&mut out, cursor.acked.len(), cursor.acked.iter());
+        }
+        out.freeze()
+    }
+
+    fn decode(mut bytes: &[u8]) -> Result<Self, RecordError> {
+        let mut all = Self::default();
+        if bytes.is_empty() {
+            return Ok(all);
+        }
+        need(bytes, 4)?;
+        for _ in 0..bytes.get_u32_le() {
+            need(bytes, 45)?;
+            let id = SubscriptionId(Uuid::from_u128(bytes.get_u128()));
+            let hold = flag(bytes.get_u8())?;
+            let (base, state_epoch) = (Offset(bytes.get_u64_le()), bytes.get_u32_le());
+            let (made_at, acked_at) = (bytes.get_i64_le(), bytes.get_i64_le());
+            let name = get_name(&mut bytes)?;
+            let acked = get_ranges(&mut bytes)?.into_iter().collect();
+            let cursor = Cursor {
+                name,
+                hold,
+                base,
+                state_epoch,
+                made_at,
+                acked_at,
+                acked,
+            };
+            all.0.insert(id, cursor);
+        }
+        match bytes.len() {
+            0 => Ok(all),
+            left => Err(RecordError::Field {
+                field: "bytes behind the cursors",
+                found: left as u64,
+            }),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Cursors against a model, and live against replay.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use hulse_proto::id::{Offset, OwnerEpoch, PartitionId, SubscriptionId, TopicId};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+use crate::state::{MetaRecord, MetaRecordKind, MetaState, PartitionState, StateFold};
+
+fn range(first: u64, end: u64) -> OffsetRange {
+    OffsetRange {
+        first: Offset(first),
+        end: Offset(end),
+    }
+}
+
+fn id(number: u8) -> SubscriptionId {
+    SubscriptionId(Uuid::from_u128(u128::from(number)))
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let ranges = prop::collection::vec((0..60_u64, 1..9_u64), 0..5);
+    prop_oneof![
+        2 => (any::<bool>(), 0..50_u64, "[a-z]{1,9}").prop_map(|(hold, base, name)| Change::Made(NewCursor {
+            name: name.into(),
+            hold,
+            base: Offset(base),
+            at: 7,
+        })),
+        8 => (0..60_u64, ranges).prop_map(|(to, ranges)| Change::Acked {
+            at: 8,
+            to: Offset(if to < 30 { 0 } else { to }),
+            ranges: ranges.into_iter().map(|(first, count)| range(first, first + count)).collect(),
+        }),
+        2 => (0..60_u64, any::<u32>(), any::<bool>()).prop_map(|(base, state_epoch, keep_acked)| Change::Moved {
+            at: 9,
+            base: Offset(base),
+            state_epoch,
+            keep_acked,
+        }),
+        1 => Just(Change::Removed),
+        1 => any::<bool>().prop_map(Change::Hold),
+    ]
+}
+
+fn delta() -> impl Strategy<Value = CursorDelta> {
+    prop::collection::vec((0..3_u8, change()), 1..4).prop_map(|changes| {
+        let changes = changes.into_iter().map(|(of, change)| (id(of), change));
+        CursorDelta(changes.collect())
+    })
+}
+
+/// The model: every offset below 100 that is processed.
+type Model = BTreeMap<SubscriptionId, BTreeSet<u64>>;
+
+fn model(model: &mut Model, of: SubscriptionId, change: &Change) {
+    match change {
+        Change::Made(new) => {
+            model.entry(of).or_insert_with(|| (0..new.base.0).collect());
+        }
+        Change::Removed => {
+            model.remove(&of);
+        }
+        Change::Acked { to, ranges, .. } => {
+            if let Some(acked) = model.get_mut(&of) {
+                acked.extend(0..to.0);
+                acked.extend(ranges.iter().flat_map(|range| range.first.0..range.end.0));
+            }
+        }
+        Change::Moved {
+            base, keep_acked, ..
+        } => {
+            if let Some(acked) = model.get_mut(&of) {
+                if !keep_acked {
+                    acked.clear();
+                }
+                acked.extend(0..base.0);
+            }
+        }
+        Change::Hold(_) => {}
+    }
+}
+
+fn check(cursors: &Cursors, model: &Model) {
+    assert_eq!(cursors.len(), model.len());
+    for (of, cursor) in cursors.iter() {
+        let acked = &model[&of];
+        let base = (0..).find(|offset| !acked.contains(offset)).unwrap();
+        assert_eq!(cursor.base, Offset(base), "base of {cursor:?}");
+        let above: BTreeSet<u64> = acked.iter().copied().filter(|at| *at > base).collect();
+        let ranges: Vec<_> = cursor.acked().iter().collect();
+        let held: BTreeSet<u64> = ranges.iter().flat_map(|r| r.first.0..r.end.0).collect();
+        assert_eq!(held, above);
+        assert_eq!(cursor.acked().offsets(), above.len() as u64);
+        for pair in ranges.windows(2) {
+            assert!(pair[0].end < pair[1].first, "{ranges:?}");
+        }
+        for (from, to) in [(0, 100), (10, 40), (35, 36)] {
+            let left = (base.max(from)..to)
+                .filter(|at| !acked.contains(at))
+                .count();
+            assert_eq!(cursor.backlog(Offset(from), Offset(to)), left as u64);
+            let missing: u64 = cursor
+                .acked()
+                .missing(range(base.max(from), to))
+                .iter()
+                .map(OffsetRange::len)
+                .sum();
+            assert_eq!(missing, left as u64);
+        }
+    }
+    let holding = cursors.iter().filter(|(_, cursor)| cursor.hold);
+    assert_eq!(
+        cursors.held_from(),
+        holding.map(|(_, cursor)| cursor.base).min()
+    );
+}
+
+proptest! {
+    #[test]
+    fn cursor_is_what_was_acknowledged(deltas in prop::collection::vec(delta(), 1..40)) {
+        let (mut cursors, mut expected) = (Cursors::default(), Model::new());
+        for delta in &deltas {
+            cursors.apply(delta);
+            for (of, change) in &delta.0 {
+                model(&mut expected, *of, change);
+            }
+            check(&cursors, &expected);
+        }
+    }
+
+    /// A snapshot anywhere, deltas after it, and an owner that dies in the middle of another snapshot: the same state.
+    #[test]
+    fn live_equals_replay(deltas in prop::collection::vec(delta(), 1..40), snapshot in 0..40_usize, torn in 0..40_usize) {
+        let partition = PartitionId { topic: TopicId(Uuid::from_u128(9)), index: 1 };
+        let epoch = OwnerEpoch(3);
+        let mut live = PartitionState::<Cursors>::default();
+        let mut chain: Vec<Bytes> = Vec::new();
+        for (at, delta) in deltas.iter().enumerate() {
+            let records = live.snapshot_in_chunks(partition, epoch, 40);
+            if at == snapshot {
+                chain.extend(records.iter().map(MetaRecord::encode));
+            } else if at == torn && records.len() > 1 {
+                chain.extend(records[1..].iter().map(MetaRecord::encode));
+            }
+            let number = live.state_applied + 1;
+            let kind = MetaRecordKind::Delta { number, bytes: Cursors::encode_delta(delta) };
+            chain.push(MetaRecord { partition, epoch, kind }.encode());
+            live.apply_meta(number, delta);
+        }
+        let mut fold = StateFold::new(partition);
+        for body in &chain {
+            fold.fold(body).unwrap();
+        }
+        prop_assert_eq!(fold.finish(), live);
+    }
+
+    #[test]
+    fn roundtrip_of_a_delta_and_of_all_cursors(deltas in prop::collection::vec(delta(), 1..20)) {
+        let mut cursors = Cursors::default();
+        for delta in &deltas {
+            let bytes = Cursors::encode_delta(delta);
+            prop_assert_eq!(&Cursors::decode_delta(&bytes).unwrap(), delta);
+            let sizes: usize = delta.0.iter().map(|(_, change)| CursorDelta::bytes_of(change)).sum();
+            prop_assert_eq!(sizes, bytes.len());
+            cursors.apply(delta);
+        }
+        prop_assert_eq!(Cursors::decode(&cursors.encode()).unwrap(), cursors);
+    }
+
+    #[test]
+    fn decode_rejects_what_is_cut_off_or_foreign(delta in delta(), cut in 1..40_usize, noise in prop::collection::vec(any::<u8>(), 0..80)) {
+        let bytes = Cursors::encode_delta(&delta);
+        if cut < bytes.len() {
+            // Either an error, or the changes that are whole.
+            if let Ok(less) = Cursors::decode_delta(&bytes[..bytes.len() - cut]) {
+                prop_assert!(less.0.len() < delta.0.len());
+            }
+        }
+        // Whatever it is, it does not panic and allocates no more than it was given.
+        let _ = Cursors::decode_delta(&noise);
+        let _ = Cursors::decode(&noise);
+    }
+}
+
+/// Case SU-07: an ack in the middle of a batch is one of those records and of no others.
+#[test]
+fn cumulative_and_individual_acks_end_inside_a_batch() {
+    let mut cursors = Cursors::default();
+    let new = NewCursor {
+        name: "a/b/s".into(),
+        hold: true,
+        base: Offset(0),
+        at: 1,
+    };
+    cursors.apply_change(id(1), &Change::Made(new));
+    let acked = |to, ranges: &[(u64, u64)]| Change::Acked {
+        at: 2,
+        to: Offset(to),
+        ranges: ranges
+            .iter()
+            .map(|(first, end)| range(*first, *end))
+            .collect(),
+    };
+    cursors.apply_change(id(1), &acked(4, &[]));
+    assert_eq!(cursors.get(id(1)).unwrap().base, Offset(4));
+    cursors.apply_change(id(1), &acked(0, &[(6, 7), (8, 9)]));
+    let cursor = cursors.get(id(1)).unwrap();
+    assert_eq!((cursor.base, cursor.acked().len()), (Offset(4), 2));
+    assert_eq!(cursor.behind(2, Offset(0), Offset(10)), Offset(6));
+    assert_eq!(cursor.behind(3, Offset(0), Offset(10)), Offset(8));
+    assert_eq!(cursor.behind(99, Offset(0), Offset(10)), Offset(10));
+    cursors.apply_change(id(1), &acked(0, &[(4, 6), (7, 8)]));
+    let cursor = cursors.get(id(1)).unwrap();
+    assert_eq!((cursor.base, cursor.acked().len()), (Offset(9), 0));
+}

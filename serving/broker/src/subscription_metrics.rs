@@ -1,0 +1,150 @@
+//! What is counted of subscriptions.
+//!
+//! Names come from clients, so their number is bounded: the first [`NAMES_MAX`] have series of their own, all others share one.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// Subscriptions with series of their own.
+const NAMES_MAX: usize = 1_000;
+/// The name of all others.
+const OTHERS: &str = "_others";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SubscriptionLabel {
+    subscription: String,
+}
+
+/// Metrics of subscriptions. Cloning shares the values.
+#[derive(Clone, Default)]
+pub(crate) struct SubscriptionMetrics {
+    delivered: Family<SubscriptionLabel, Counter>,
+    delivered_bytes: Family<SubscriptionLabel, Counter>,
+    acked: Family<SubscriptionLabel, Counter>,
+    consumers: Family<SubscriptionLabel, Gauge>,
+    names: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl SubscriptionMetrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "hulse_subscription_records_delivered",
+            "Records sent to consumers, redeliveries included",
+            self.delivered.clone(),
+        );
+        registry.register(
+            "hulse_subscription_bytes_delivered",
+            "Bytes of batches sent to consumers",
+            self.delivered_bytes.clone(),
+        );
+        registry.register(
+            "hulse_subscription_records_acked",
+            "Records that consumers acknowledged",
+            self.acked.clone(),
+        );
+        registry.register(
+            "hulse_subscription_consumers",
+            "Attached consumers, one per partition",
+            self.consumers.clone(),
+        );
+    }
+
+    /// The counts of one consumer, which is attached as long as they live.
+    pub(crate) fn consuming(&self, subscription: &str) -> ConsumeCounts {
+        let label = SubscriptionLabel {
+            subscription: self.name(subscription),
+        };
+        let consumers = self.consumers.get_or_create(&label).clone();
+        consumers.inc();
+        ConsumeCounts {
+            delivered: self.delivered.get_or_create(&label).clone(),
+            delivered_bytes: self.delivered_bytes.get_or_create(&label).clone(),
+            acked: self.acked.get_or_create(&label).clone(),
+            consumers,
+        }
+    }
+
+    /// A subscription was deleted: its series go, and its place is free.
+    pub(crate) fn forget(&self, subscription: &str) {
+        let known = self
+            .names
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(subscription);
+        if known {
+            let label = SubscriptionLabel {
+                subscription: subscription.to_owned(),
+            };
+            self.delivered.remove(&label);
+            self.delivered_bytes.remove(&label);
+            self.acked.remove(&label);
+            self.consumers.remove(&label);
+        }
+    }
+
+    fn name(&self, subscription: &str) -> String {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.contains(subscription) {
+            return subscription.to_owned();
+        }
+        if names.len() >= NAMES_MAX {
+            return OTHERS.to_owned();
+        }
+        names.insert(subscription.to_owned());
+        subscription.to_owned()
+    }
+}
+
+/// What is counted of one consumer.
+pub(crate) struct ConsumeCounts {
+    delivered: Counter,
+    delivered_bytes: Counter,
+    acked: Counter,
+    consumers: Gauge,
+}
+
+impl ConsumeCounts {
+    /// A unit was sent.
+    pub(crate) fn sent(&self, records: u64, bytes: u64) {
+        self.delivered.inc_by(records);
+        self.delivered_bytes.inc_by(bytes);
+    }
+
+    /// Records were acked that were not before.
+    pub(crate) fn acked(&self, records: u64) {
+        self.acked.inc_by(records);
+    }
+}
+
+impl Drop for ConsumeCounts {
+    fn drop(&mut self) {
+        self.consumers.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_beyond_the_bound_share_one_series_until_a_place_is_free() {
+        let metrics = SubscriptionMetrics::default();
+        for number in 0..NAMES_MAX + 5 {
+            metrics.consuming(&format!("s{number}")).sent(1, 10);
+        }
+        let label = |name: &str| SubscriptionLabel {
+            subscription: name.to_owned(),
+        };
+        assert_eq!(metrics.delivered.get_or_create(&label(OTHERS)).get(), 5);
+        metrics.forget("s0");
+        metrics.consuming("late").sent(2, 20);
+        assert_eq!(metrics.delivered.get_or_create(&label("late")).get(), 2);
+        assert_eq!(metrics.consumers.get_or_create(&label("late")).get(), 0);
+    }
+}

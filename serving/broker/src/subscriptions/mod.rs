@@ -1,0 +1,22 @@
+//! Subscriptions by name, over the metadata store (ARCHITECTURE D8).
+//!
+//! Key `subscription/{tenant}/{namespace}/{name}` holds identity, type, policies and topics. It says what a subscription is; where it
+//! stands is in the state of each partition, under its identity.
+//!
+//! # Invariants
+//! 1. One name has at most one identity at a time, and an identity never comes back.
+//! 2. A topic is in the record before any of its partitions has a cursor, and leaves it after the last one is gone.
+//! 3. A deletion is decided by one compare-and-set to DELETING and then only goes on.
+//!
+//! Reading order: `name`, `record`, `registry`.
+
+mod name;
+mod record;
+mod registry;
+#[cfg(test)]
+mod tests;
+
+pub use name::SubscriptionName;
+pub(crate) use name::namespace_of;
+pub use record::{StartPoint, SubscribedTopic, Subscription, SubscriptionKind, SubscriptionPage};
+pub use registry::{NewSubscription, Subscriptions};

@@ -1,0 +1,239 @@
+//! A subscription as metadata keep it.
+
+use bookie_metadata::{Revision, Versioned};
+use bytes::Bytes;
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{Offset, SubscriptionId, TopicId};
+use hulse_proto::time::TimestampMs;
+use hulse_proto::wire::{metadata, v1};
+use prost::Message;
+
+use super::name::SubscriptionName;
+
+/// Every subscription's key begins with this.
+pub(super) const PREFIX: &str = "subscription/";
+
+/// How records are given to consumers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubscriptionKind {
+    /// One consumer per partition.
+    Exclusive,
+    /// One active consumer per partition; others stand by.
+    Failover,
+}
+
+impl SubscriptionKind {
+    fn wire(self) -> v1::SubscriptionType {
+        match self {
+            Self::Exclusive => v1::SubscriptionType::Exclusive,
+            Self::Failover => v1::SubscriptionType::Failover,
+        }
+    }
+
+    /// Its number on the wire and in metadata.
+    pub fn number(self) -> i32 {
+        self.wire() as i32
+    }
+
+    /// Reads the number of the wire.
+    ///
+    /// # Errors
+    /// `UNSUPPORTED_TYPE` for one that this build does not serve, `INVALID_REQUEST` for none.
+    pub fn from_wire(number: i32) -> Result<Self, Fault> {
+        match v1::SubscriptionType::try_from(number) {
+            Ok(v1::SubscriptionType::Exclusive) => Ok(Self::Exclusive),
+            Ok(v1::SubscriptionType::Failover) => Ok(Self::Failover),
+            Ok(v1::SubscriptionType::Unspecified) => {
+                let words = "no subscription type is given; say exclusive or failover";
+                Err(Fault::new(Reason::InvalidRequest, words))
+            }
+            _ => {
+                let words = format!(
+                    "subscriptions of type {number} are not served by this build; use exclusive or failover"
+                );
+                Err(Fault::new(Reason::UnsupportedType, words))
+            }
+        }
+    }
+
+    /// As people write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Failover => "failover",
+        }
+    }
+}
+
+/// Where a subscription begins on a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartPoint {
+    /// At the oldest record that is kept.
+    Earliest,
+    /// Behind the newest record.
+    Latest,
+    /// Here.
+    Offset(Offset),
+    /// At the first record that is not older.
+    Time(TimestampMs),
+}
+
+impl StartPoint {
+    /// Reads the wire; nothing: `Latest`.
+    ///
+    /// # Errors
+    /// `INVALID_REQUEST`: a place that says nothing.
+    pub fn from_wire(wire: Option<&v1::StartAt>) -> Result<Self, Fault> {
+        let Some(wire) = wire else {
+            return Ok(Self::Latest);
+        };
+        match wire.at {
+            Some(v1::start_at::At::Earliest(true)) => Ok(Self::Earliest),
+            Some(v1::start_at::At::Latest(true)) => Ok(Self::Latest),
+            Some(v1::start_at::At::Offset(offset)) => Ok(Self::Offset(Offset(offset))),
+            Some(v1::start_at::At::TimeMs(time)) => Ok(Self::Time(time)),
+            _ => {
+                let words = "the place names neither earliest, latest, an offset nor a time";
+                Err(Fault::new(Reason::InvalidRequest, words))
+            }
+        }
+    }
+}
+
+/// A topic of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscribedTopic {
+    /// Which.
+    pub topic: TopicId,
+    /// Partitions when it was added: those begin at `start`, later ones at earliest (serving.md B2.12).
+    pub partitions: u32,
+    /// Where.
+    pub start: StartPoint,
+    /// Its cursors are being removed.
+    pub deleting: bool,
+}
+
+impl SubscribedTopic {
+    /// Where the subscription begins on a partition.
+    pub fn start_of(&self, partition: u32) -> StartPoint {
+        match partition < self.partitions {
+            true => self.start,
+            false => StartPoint::Earliest,
+        }
+    }
+}
+
+/// A subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    /// Its name.
+    pub name: SubscriptionName,
+    /// Its identity.
+    pub id: SubscriptionId,
+    /// How records are given to consumers.
+    pub kind: SubscriptionKind,
+    /// Records that are not processed are kept.
+    pub hold: bool,
+    /// Its cursors are being removed, and then it.
+    pub deleting: bool,
+    /// When it was made, ms since 1970.
+    pub created_at: TimestampMs,
+    /// Its topics.
+    pub topics: Vec<SubscribedTopic>,
+    pub(super) version: Revision,
+}
+
+/// A page of [`super::Subscriptions::list`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionPage {
+    /// In order of names.
+    pub subscriptions: Vec<Subscription>,
+    /// Give it to the next call; `None`: that was all.
+    pub next: Option<String>,
+}
+
+impl Subscription {
+    /// Its part for this topic.
+    pub fn topic(&self, topic: TopicId) -> Option<&SubscribedTopic> {
+        self.topics.iter().find(|known| known.topic == topic)
+    }
+
+    pub(super) fn key(name: &SubscriptionName) -> String {
+        format!("{PREFIX}{name}")
+    }
+
+    pub(super) fn encode(&self) -> Bytes {
+        use metadata::subscribed_topic::Start;
+        use metadata::subscription::State;
+        let state = match self.deleting {
+            true => State::Deleting,
+            false => State::Active,
+        };
+        let topics = self.topics.iter().map(|topic| metadata::SubscribedTopic {
+            topic_uuid: topic.topic.to_bytes(),
+            partitions: topic.partitions,
+            deleting: topic.deleting,
+            start: Some(match topic.start {
+                StartPoint::Earliest => Start::Earliest(true),
+                StartPoint::Latest => Start::Latest(true),
+                StartPoint::Offset(offset) => Start::Offset(offset.0),
+                StartPoint::Time(time) => Start::TimeMs(time),
+            }),
+        });
+        let value = metadata::Subscription {
+            subscription_uuid: self.id.to_bytes(),
+            r#type: self.kind.number() as u32,
+            hold: self.hold,
+            state: state as i32,
+            created_at_ms: self.created_at,
+            topics: topics.collect(),
+        };
+        value.encode_to_vec().into()
+    }
+
+    pub(super) fn decode(stored: &Versioned) -> Result<Self, Fault> {
+        use metadata::subscription::State;
+        let damaged = |why: &str| {
+            let words = format!("metadata key {:?} is damaged: {why}", stored.key);
+            Fault::new(Reason::DataDamaged, words)
+        };
+        let name = stored.key.strip_prefix(PREFIX).unwrap_or_default();
+        let name = SubscriptionName::parse(name, "").map_err(|_| damaged("no name"))?;
+        let value = metadata::Subscription::decode(stored.value.clone())
+            .map_err(|_| damaged("not a subscription record"))?;
+        let id = SubscriptionId::from_slice(&value.subscription_uuid);
+        let kind = SubscriptionKind::from_wire(value.r#type as i32);
+        let deleting = match value.state() {
+            State::Active => false,
+            State::Deleting => true,
+            State::Unspecified => return Err(damaged("state")),
+        };
+        let topics = value.topics.iter().map(|topic| topic_of(topic));
+        let topics: Option<Vec<_>> = topics.collect();
+        Ok(Self {
+            name,
+            id: id.ok_or_else(|| damaged("identity"))?,
+            kind: kind.map_err(|_| damaged("type"))?,
+            hold: value.hold,
+            deleting,
+            created_at: value.created_at_ms,
+            topics: topics.ok_or_else(|| damaged("a topic"))?,
+            version: stored.version,
+        })
+    }
+}
+
+fn topic_of(wire: &metadata::SubscribedTopic) -> Option<SubscribedTopic> {
+    use metadata::subscribed_topic::Start;
+    Some(SubscribedTopic {
+        topic: TopicId::from_slice(&wire.topic_uuid)?,
+        partitions: wire.partitions,
+        start: match wire.start? {
+            Start::Earliest(_) => StartPoint::Earliest,
+            Start::Latest(_) => StartPoint::Latest,
+            Start::Offset(offset) => StartPoint::Offset(Offset(offset)),
+            Start::TimeMs(time) => StartPoint::Time(time),
+        },
+        deleting: wire.deleting,
+    })
+}

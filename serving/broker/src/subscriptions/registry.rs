@@ -1,0 +1,317 @@
+//! Makes, finds, lists and ends subscriptions.
+
+use std::sync::Arc;
+
+use bookie_metadata::{ListRequest, MetadataStore, Op, list_all};
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{SubscriptionId, TopicId};
+
+use super::name::SubscriptionName;
+use super::record::{
+    PREFIX, StartPoint, SubscribedTopic, Subscription, SubscriptionKind, SubscriptionPage,
+};
+use crate::topics::{Changed, Expected, Topic, Topics, change, read};
+
+/// Subscriptions per page when the caller names no number, and at most.
+const PAGE: (usize, usize) = (100, 1000);
+/// Racing changes of one subscription are taken up again at most this often.
+const RACES_MAX: usize = 16;
+/// Topics of one subscription: its record stays small.
+const TOPICS_MAX: usize = 1_000;
+
+/// What a subscription shall be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewSubscription {
+    /// How records are given to consumers.
+    pub kind: SubscriptionKind,
+    /// Records that are not processed are kept.
+    pub hold: bool,
+    /// Where it begins on the topic.
+    pub start: StartPoint,
+}
+
+/// The subscriptions of the cell. Cheap to clone.
+#[derive(Clone)]
+pub struct Subscriptions {
+    store: Arc<dyn MetadataStore>,
+    topics: Topics,
+}
+
+/// What a change makes of a record.
+enum Wanted {
+    /// As it is.
+    Keep,
+    Put(Subscription),
+    Delete,
+}
+
+impl Subscriptions {
+    /// A registry over `store`, of the topics of `topics`.
+    pub fn new(store: Arc<dyn MetadataStore>, topics: Topics) -> Self {
+        Self { store, topics }
+    }
+
+    /// Reads a subscription, as it is now.
+    ///
+    /// # Errors
+    /// `SUBSCRIPTION_NOT_FOUND`, `METADATA_UNAVAILABLE`, `DATA_DAMAGED`. One that is being deleted is answered.
+    pub async fn get(&self, name: &SubscriptionName) -> Result<Subscription, Fault> {
+        self.find(name).await?.ok_or_else(|| not_found(name))
+    }
+
+    async fn find(&self, name: &SubscriptionName) -> Result<Option<Subscription>, Fault> {
+        let stored = read(self.store.get(&Subscription::key(name))).await?;
+        stored.as_ref().map(Subscription::decode).transpose()
+    }
+
+    /// Lists them in order of their names. `namespace` is `tenant/namespace`, or empty for all.
+    ///
+    /// # Errors
+    /// `INVALID_REQUEST` (a token that is none), `METADATA_UNAVAILABLE`, `DATA_DAMAGED`.
+    pub async fn list(
+        &self,
+        namespace: &str,
+        token: &str,
+        size: u32,
+    ) -> Result<SubscriptionPage, Fault> {
+        let prefix = match namespace {
+            "" => PREFIX.to_owned(),
+            namespace => format!("{PREFIX}{namespace}/"),
+        };
+        let after = match token {
+            "" => None,
+            token => Some(Subscription::key(
+                &SubscriptionName::parse(token, "").map_err(|_| {
+                    let words = "page_token is none that this broker gave; begin without one";
+                    Fault::new(Reason::InvalidRequest, words)
+                })?,
+            )),
+        };
+        let limit = match size {
+            0 => PAGE.0,
+            size => (size as usize).min(PAGE.1),
+        };
+        let request = ListRequest {
+            prefix,
+            after,
+            limit,
+            at: None,
+        };
+        let page = read(self.store.list(request)).await?;
+        let subscriptions = page.items.iter().map(Subscription::decode);
+        let subscriptions = subscriptions.collect::<Result<Vec<_>, _>>()?;
+        let next = match subscriptions.last() {
+            Some(last) if page.more => Some(last.name.as_str().to_owned()),
+            _ => None,
+        };
+        Ok(SubscriptionPage {
+            subscriptions,
+            next,
+        })
+    }
+
+    /// The subscription with this topic in it, made or added where it was not; and whether it was.
+    ///
+    /// # Errors
+    /// `SUBSCRIPTION_EXISTS` of another type, `SUBSCRIPTION_DELETING`, `INVALID_REQUEST`, `OVERLOADED` (too many topics),
+    /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`.
+    pub async fn join(
+        &self,
+        name: &SubscriptionName,
+        topic: &Topic,
+        new: NewSubscription,
+    ) -> Result<(Subscription, bool), Fault> {
+        if name.namespace() != super::name::namespace_of(&topic.name) {
+            let words = format!(
+                "subscription {name} and topic {} are of two namespaces; a subscription is of the namespace of its topics",
+                topic.name
+            );
+            return Err(Fault::new(Reason::InvalidRequest, words));
+        }
+        let id = SubscriptionId(self.topics.mint());
+        let created_at = self.topics.now_ms();
+        let mut joined = false;
+        let result = self.change(name, |found| {
+            let mut wanted = match found {
+                Some(found) => check(found, new.kind)?,
+                None => Subscription {
+                    name: name.clone(),
+                    id,
+                    kind: new.kind,
+                    hold: new.hold,
+                    deleting: false,
+                    created_at,
+                    topics: Vec::new(),
+                    version: Default::default(),
+                },
+            };
+            match wanted.topic(topic.id) {
+                Some(known) if known.deleting => return Err(deleting(name)),
+                Some(_) => return Ok(Wanted::Keep),
+                None => {}
+            }
+            if wanted.topics.len() >= TOPICS_MAX {
+                let words =
+                    format!("subscription {name} has {TOPICS_MAX} topics, and no room for more");
+                return Err(Fault::new(Reason::Overloaded, words));
+            }
+            joined = true;
+            wanted.topics.push(SubscribedTopic {
+                topic: topic.id,
+                partitions: topic.partitions,
+                start: new.start,
+                deleting: false,
+            });
+            Ok(Wanted::Put(wanted))
+        });
+        let subscription = result.await?.ok_or_else(|| not_found(name))?;
+        Ok((subscription, joined))
+    }
+
+    /// Marks a subscription, or its part for one topic, as being deleted. `None`: there is none.
+    ///
+    /// # Errors
+    /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`, `DATA_DAMAGED`.
+    pub async fn begin_delete(
+        &self,
+        name: &SubscriptionName,
+        topic: Option<TopicId>,
+    ) -> Result<Option<Subscription>, Fault> {
+        self.change(name, |found| {
+            let Some(mut wanted) = found else {
+                return Ok(Wanted::Keep);
+            };
+            let before = wanted.clone();
+            match topic {
+                None => wanted.deleting = true,
+                Some(topic) => {
+                    let known = wanted.topics.iter_mut().find(|known| known.topic == topic);
+                    match known {
+                        Some(known) => known.deleting = true,
+                        None => return Err(not_of_topic(name)),
+                    }
+                }
+            }
+            Ok(match wanted == before {
+                true => Wanted::Keep,
+                false => Wanted::Put(wanted),
+            })
+        })
+        .await
+    }
+
+    /// The last step of a deletion: the cursors are gone. Of another identity nothing is changed.
+    ///
+    /// # Errors
+    /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`, `DATA_DAMAGED`.
+    pub async fn finish_delete(
+        &self,
+        gone: &Subscription,
+        topic: Option<TopicId>,
+    ) -> Result<(), Fault> {
+        let finished = self.change(&gone.name, |found| {
+            let Some(mut wanted) = found.filter(|found| found.id == gone.id) else {
+                return Ok(Wanted::Keep);
+            };
+            match topic {
+                None => return Ok(Wanted::Delete),
+                Some(topic) => wanted
+                    .topics
+                    .retain(|known| known.topic != topic || !known.deleting),
+            }
+            Ok(Wanted::Put(wanted))
+        });
+        finished.await.map(drop)
+    }
+
+    /// A topic is gone, and the cursors with it: no subscription of its namespace names it any more.
+    ///
+    /// # Errors
+    /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`, `DATA_DAMAGED`.
+    pub async fn forget_topic(&self, topic: &Topic) -> Result<(), Fault> {
+        let prefix = format!("{PREFIX}{}/", super::name::namespace_of(&topic.name));
+        let all = read(list_all(&*self.store, &prefix)).await?;
+        for stored in &all {
+            let subscription = Subscription::decode(stored)?;
+            if subscription.topic(topic.id).is_none() {
+                continue;
+            }
+            let forgotten = self.change(&subscription.name, |found| {
+                let Some(mut wanted) = found else {
+                    return Ok(Wanted::Keep);
+                };
+                wanted.topics.retain(|known| known.topic != topic.id);
+                Ok(Wanted::Put(wanted))
+            });
+            forgotten.await?;
+        }
+        Ok(())
+    }
+
+    /// Puts what `want` makes of the record in its place; asked again after each race. Answers the record, or `None` when there is none.
+    async fn change(
+        &self,
+        name: &SubscriptionName,
+        mut want: impl FnMut(Option<Subscription>) -> Result<Wanted, Fault>,
+    ) -> Result<Option<Subscription>, Fault> {
+        let key = Subscription::key(name);
+        let mut found = self.find(name).await?;
+        for _ in 0..RACES_MAX {
+            let expected = Expected {
+                key: &key,
+                version: found.as_ref().map(|found| found.version),
+            };
+            let (op, put) = match want(found.clone())? {
+                Wanted::Keep => return Ok(found),
+                Wanted::Delete => (Op::Delete { key: key.clone() }, None),
+                Wanted::Put(wanted) => (Op::put(key.clone(), wanted.encode()), Some(wanted)),
+            };
+            match change(&*self.store, expected, op).await? {
+                Changed::Committed(revision) => {
+                    return Ok(put.map(|mut put| {
+                        put.version = revision;
+                        put
+                    }));
+                }
+                Changed::Differs { current, .. } => {
+                    found = current.as_ref().map(Subscription::decode).transpose()?;
+                }
+            }
+        }
+        let words = format!("subscription {name} is changed by too many at once; try again");
+        Err(Fault::new(Reason::Overloaded, words))
+    }
+}
+
+fn check(found: Subscription, kind: SubscriptionKind) -> Result<Subscription, Fault> {
+    if found.deleting {
+        return Err(deleting(&found.name));
+    }
+    if found.kind != kind {
+        let words = format!(
+            "subscription {} exists and is {}, not {}; use that type, or another name",
+            found.name,
+            found.kind.as_str(),
+            kind.as_str()
+        );
+        return Err(Fault::new(Reason::SubscriptionExists, words).with("type", found.kind.as_str()));
+    }
+    Ok(found)
+}
+
+fn deleting(name: &SubscriptionName) -> Fault {
+    let words = format!(
+        "subscription {name} is being deleted; wait until it is gone, then the name may be used again"
+    );
+    Fault::new(Reason::SubscriptionDeleting, words).with("subscription", name)
+}
+
+fn not_found(name: &SubscriptionName) -> Fault {
+    let words = format!("subscription {name} does not exist; create it or check the name");
+    Fault::new(Reason::SubscriptionNotFound, words).with("subscription", name)
+}
+
+fn not_of_topic(name: &SubscriptionName) -> Fault {
+    let words = format!("subscription {name} does not have this topic");
+    Fault::new(Reason::SubscriptionNotFound, words).with("subscription", name)
+}

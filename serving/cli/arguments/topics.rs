@@ -1,0 +1,110 @@
+//! `hulse topics`.
+
+use clap::{Args, Subcommand};
+
+use crate::position::{self, Position};
+
+/// `hulse topics`
+#[derive(Debug, Subcommand)]
+#[command(
+    after_help = "Examples:\n  hulse topics list\n  hulse topics create orders -p 8\n  hulse topics describe orders --output wide"
+)]
+pub(crate) enum Topics {
+    /// All topics of a namespace, or all there are
+    #[command(
+        after_help = "Examples:\n  hulse topics list\n  hulse topics list public/default --output json"
+    )]
+    List {
+        /// tenant/namespace
+        namespace: Option<String>,
+    },
+    /// Create topics
+    #[command(
+        after_help = "Examples:\n  hulse topics create orders\n  hulse topics create acme/shop/orders -p 8"
+    )]
+    Create {
+        /// topic or tenant/namespace/topic
+        #[arg(required = true, value_name = "TOPIC")]
+        topics: Vec<String>,
+        /// Partitions [default: broker.default_partitions]
+        #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        partitions: Option<u32>,
+    },
+    /// One topic and its partitions
+    #[command(
+        after_help = "Examples:\n  hulse topics describe orders\n  hulse topics describe orders --output json"
+    )]
+    Describe {
+        /// topic or tenant/namespace/topic
+        topic: String,
+    },
+    /// Delete topics and everything in them
+    #[command(
+        after_help = "Examples:\n  hulse topics delete orders\n  hulse topics delete orders --yes"
+    )]
+    Delete {
+        /// topic or tenant/namespace/topic
+        #[arg(required = true, value_name = "TOPIC")]
+        topics: Vec<String>,
+    },
+    /// Set the number of partitions; it can only grow, because keys would change their partition
+    #[command(after_help = "Examples:\n  hulse topics partitions orders 16")]
+    Partitions {
+        /// topic or tenant/namespace/topic
+        topic: String,
+        /// New total
+        #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+        total: u32,
+    },
+    /// The newest records, or some from a position, as a table
+    Peek(Peek),
+    /// Copy records into another topic, with other partitions if wanted; goes on where an earlier copy stopped
+    Copy(Copy),
+}
+
+/// `hulse topics peek`
+#[derive(Debug, Args)]
+#[command(after_help = format!(
+    "{}\n\nExamples:\n  hulse topics peek orders\n  hulse topics peek orders -n 3 -o start\n  hulse topics peek orders -n 1 -j",
+    position::HELP
+))]
+pub(crate) struct Peek {
+    /// topic or tenant/namespace/topic
+    pub(crate) topic: String,
+    /// How many
+    #[arg(short = 'n', long = "num", default_value = "10", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) count: u32,
+    /// Begin here instead of before the end
+    #[arg(short, long, allow_hyphen_values = true, value_name = "POSITION")]
+    pub(crate) offset: Option<Position>,
+    /// Only these partitions
+    #[arg(short, long, value_delimiter = ',', value_name = "N,..")]
+    pub(crate) partitions: Vec<u32>,
+}
+
+/// `hulse topics copy`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every record keeps its key, value, headers and time. Records of one key keep their order: a source's partition is read in order, and
+all records of a key go to one partition of the target. What was copied is kept in a topic beside the target, TARGET.copied: run the
+command again after a break, or to copy what has come since. Nobody else may write to the target meanwhile; if somebody did, the
+copy says so and stops.
+
+Examples:
+  hulse topics copy orders orders-wide --partitions 16
+  hulse topics copy orders orders-narrow --partitions 1 --dry-run")]
+pub(crate) struct Copy {
+    /// Topic to read
+    pub(crate) source: String,
+    /// Topic to write; made if it is not there
+    pub(crate) target: String,
+    /// Partitions of a target that is made [default: as many as the source has]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) partitions: Option<u32>,
+    /// How batches are compressed
+    #[arg(long, value_enum, default_value = "none")]
+    pub(crate) compression: super::Compression,
+    /// At most so many records per second
+    #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rate: Option<u32>,
+}

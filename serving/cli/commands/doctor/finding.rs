@@ -1,0 +1,167 @@
+//! What the doctor says.
+
+use serde::Serialize;
+
+use crate::output::{Field, Table, View};
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Weight {
+    /// Good to know.
+    Note,
+    /// Something does not work, or soon will not.
+    Problem,
+    /// Data are damaged or lost.
+    Damage,
+    /// Nobody answers.
+    Unreachable,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    code: &'static str,
+    pub(super) weight: Weight,
+    what: String,
+    why: String,
+    object: String,
+    next: String,
+}
+
+/// What the doctor knows to look for. The codes are stable for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ailment {
+    /// No server at the address.
+    Unreachable,
+    /// The address of metrics does not answer.
+    NoMetrics,
+    /// The server says that it is not ready.
+    NotReady,
+    /// Client and server are of different versions.
+    OtherVersion,
+    /// What is confirmed may be lost when the machine fails.
+    WeakSync,
+    /// Little room is left on the disk.
+    DiskLow,
+    /// No records are taken any more.
+    DiskFull,
+    /// A sync takes long.
+    SlowDisk,
+    /// The clocks disagree.
+    ClockSkew,
+    /// Bytes of the log were found damaged.
+    DamagedLog,
+    /// Ledgers may lack what they confirmed.
+    Limbo,
+    /// A ledger has lost something.
+    LostLedger,
+    /// A partition does not open.
+    ClosedPartition,
+    /// Something panicked.
+    Panics,
+}
+
+impl Ailment {
+    fn parts(self) -> (&'static str, Weight) {
+        match self {
+            Self::Unreachable => ("DOCTOR-01", Weight::Unreachable),
+            Self::NoMetrics => ("DOCTOR-02", Weight::Note),
+            Self::NotReady => ("DOCTOR-03", Weight::Problem),
+            Self::OtherVersion => ("DOCTOR-04", Weight::Note),
+            Self::WeakSync => ("DOCTOR-05", Weight::Note),
+            Self::DiskLow => ("DOCTOR-06", Weight::Problem),
+            Self::DiskFull => ("DOCTOR-07", Weight::Problem),
+            Self::SlowDisk => ("DOCTOR-08", Weight::Problem),
+            Self::ClockSkew => ("DOCTOR-09", Weight::Problem),
+            Self::DamagedLog => ("DOCTOR-10", Weight::Damage),
+            Self::Limbo => ("DOCTOR-11", Weight::Problem),
+            Self::LostLedger => ("DOCTOR-12", Weight::Damage),
+            Self::ClosedPartition => ("DOCTOR-13", Weight::Problem),
+            Self::Panics => ("DOCTOR-14", Weight::Problem),
+        }
+    }
+
+    /// A finding of this kind.
+    pub(super) fn found(self, what: impl Into<String>, object: impl Into<String>) -> Finding {
+        let (code, weight) = self.parts();
+        Finding {
+            code,
+            weight,
+            what: what.into(),
+            why: String::new(),
+            object: object.into(),
+            next: String::new(),
+        }
+    }
+}
+
+impl Finding {
+    /// Why it is so, and what follows.
+    #[must_use]
+    pub(super) fn why(mut self, why: impl Into<String>) -> Self {
+        self.why = why.into();
+        self
+    }
+
+    /// What to run or change next.
+    #[must_use]
+    pub(super) fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = next.into();
+        self
+    }
+
+    /// Its code, for tests.
+    #[cfg(test)]
+    pub(super) fn code(&self) -> &'static str {
+        self.code
+    }
+}
+
+impl View for Finding {
+    const FIELDS: &'static [Field] = &[
+        Field::text("code", "DOCTOR-nn, stable"),
+        Field::text("weight", "note, problem, damage or unreachable"),
+        Field::text("what", "is found"),
+        Field::text("why", "it is so, and what follows"),
+        Field::text("object", "it is about"),
+        Field::text("next", "to run or change"),
+    ];
+
+    fn name(&self) -> String {
+        self.code.to_owned()
+    }
+
+    fn text(rows: &[Self], wide: bool) -> String {
+        if wide {
+            let mut table = Table::new(&["CODE", "WEIGHT", "OBJECT", "WHAT", "WHY", "NEXT"]);
+            for row in rows {
+                let weight = format!("{:?}", row.weight).to_lowercase();
+                table.row(vec![
+                    row.code.to_owned(),
+                    weight,
+                    row.object.clone(),
+                    row.what.clone(),
+                    row.why.clone(),
+                    row.next.clone(),
+                ]);
+            }
+            return table.render();
+        }
+        let mut text = String::new();
+        for row in rows {
+            let weight = format!("{:?}", row.weight).to_lowercase();
+            text.push_str(&format!("{weight}: {} [{}]\n", row.what, row.code));
+            for (name, words) in [
+                ("why", &row.why),
+                ("object", &row.object),
+                ("next", &row.next),
+            ] {
+                if !words.is_empty() {
+                    text.push_str(&format!("  {:<8}{words}\n", format!("{name}:")));
+                }
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,14 @@
+//! `hulse doctor`: looks at a running server from outside and says what is wrong, why, and what to run next.
+//!
+//! `finding` is what it says; `http` and `metrics` read what the server tells machines; `numbers` judges those, `server` asks the rest
+//! over the wire of clients; `run` is the order.
+
+mod finding;
+mod http;
+mod metrics;
+mod numbers;
+mod run;
+mod server;
+
+pub(crate) use finding::Finding;
+pub(crate) use run::run;

@@ -1,0 +1,261 @@
+//! The run: finds the goal and the last plan, makes the rest of its step, then one step after the other.
+
+use hulse_sdk::{Client, Producer};
+use serde::Serialize;
+
+use super::goal::{Goal, bounds};
+use super::plan::{Plan, Plans, last, topic_of};
+use super::resume;
+use super::step::{Sink, Source};
+use crate::arguments;
+use crate::commands::produce::Pace;
+use crate::commands::session::Session;
+use crate::failure::{Code, Failure, Stop};
+use crate::output::{Field, Progress, Table, View, grouped};
+
+/// Offsets of one step: what is read and compared again after a break, at most.
+const STEP_OFFSETS: u64 = 50_000;
+
+/// What was copied.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct CopyView {
+    source: String,
+    target: String,
+    source_partitions: u32,
+    target_partitions: u32,
+    /// By this run, or to be copied in a dry run.
+    records: u64,
+    resumed: bool,
+    dry_run: bool,
+}
+
+impl View for CopyView {
+    const FIELDS: &'static [Field] = &[
+        Field::text("source", "tenant/namespace/topic"),
+        Field::text("target", "tenant/namespace/topic"),
+        Field::integer("source_partitions", "how many"),
+        Field::integer("target_partitions", "how many"),
+        Field::integer(
+            "records",
+            "copied by this run; in a dry run: offsets to be copied",
+        ),
+        Field::boolean("resumed", "an earlier run had begun"),
+        Field::boolean("dry_run", "nothing was copied"),
+    ];
+
+    fn name(&self) -> String {
+        self.target.clone()
+    }
+
+    fn text(rows: &[Self], _wide: bool) -> String {
+        let mut table = Table::new(&["SOURCE", "PARTS", "TARGET", "PARTS", "RECORDS", "RESUMED"]);
+        for row in rows {
+            table.row(vec![
+                row.source.clone(),
+                row.source_partitions.to_string(),
+                row.target.clone(),
+                row.target_partitions.to_string(),
+                grouped(row.records),
+                if row.resumed { "yes" } else { "no" }.to_owned(),
+            ]);
+        }
+        table.render()
+    }
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The server's; the target holds something else; somebody else writes to it.
+pub(crate) async fn run(
+    session: Session<'_>,
+    client: &Client,
+    copy: &arguments::Copy,
+) -> Result<(), Stop> {
+    let admin = client.admin();
+    let dry = session.globals.dry_run;
+    let names = (copy.source.as_str(), copy.target.as_str());
+    let goal = Goal::find(&admin, names, copy.partitions.unwrap_or(0), dry).await?;
+    let kept_in = topic_of(&goal.target.name);
+    let before = last(client, &admin, &kept_in).await?;
+    match &before {
+        Some(plan) => resume::check(plan, &goal)?,
+        None if dry => {}
+        None => is_empty(client, &goal).await?,
+    }
+    let next = match &before {
+        Some(plan) => plan.next.clone(),
+        None => goal.starts.clone(),
+    };
+    let due: u64 = goal
+        .ends
+        .iter()
+        .enumerate()
+        .map(|(slot, end)| end - next.get(slot).unwrap_or(&goal.starts[slot]).min(end))
+        .sum();
+    let mut view = CopyView {
+        source: goal.source.name.clone(),
+        target: goal.target.name.clone(),
+        source_partitions: goal.source.partitions,
+        target_partitions: goal.target.partitions,
+        records: due,
+        resumed: before.is_some(),
+        dry_run: dry,
+    };
+    if !dry {
+        let progress = Progress::new(
+            session.output,
+            format!("copying to {}", goal.target.name),
+            Some(due),
+        );
+        let producer = producer(client, &goal, copy, before.as_ref()).await?;
+        let plans = Plans::open(client, kept_in).await?;
+        let pace = copy.rate.map(Pace::new);
+        let mut sink = Sink::new(&goal, &producer, pace, progress);
+        steps(client, &plans, &mut sink, before).await?;
+        view.records = sink.sent;
+        let closed = producer.close().await;
+        closed.map_err(|error| {
+            Failure::from_sdk("records were not copied", &goal.target.name, &error)
+        })?;
+    }
+    session.output.one(&view)
+}
+
+/// A first copy needs an empty target: nobody could tell later what of it is a copy.
+async fn is_empty(client: &Client, goal: &Goal) -> Result<(), Failure> {
+    let bounds = bounds(&client.admin(), &goal.target).await?;
+    let held: u64 = bounds.iter().map(|(_, end)| end).sum();
+    if held == 0 {
+        return Ok(());
+    }
+    Err(
+        Failure::new(Code::Conflict, "the target has records already")
+            .why(format!(
+                "{} records, and no copy was begun into it",
+                grouped(held)
+            ))
+            .object(&goal.target.name)
+            .next("name another target, or delete this one"),
+    )
+}
+
+/// The producer of all runs. Its partitions are opened before anybody asks where they end: what an earlier run left under way is then
+/// in the target, or will be refused.
+async fn producer(
+    client: &Client,
+    goal: &Goal,
+    copy: &arguments::Copy,
+    before: Option<&Plan>,
+) -> Result<Producer, Failure> {
+    let target = &goal.target.name;
+    let failed =
+        |error: hulse_sdk::Error| Failure::from_sdk("cannot write to the target", target, &error);
+    let mut builder = client
+        .producer(target)
+        .auto_create(false)
+        .compression(copy.compression.into());
+    if let Some(plan) = before {
+        builder = builder.resume(plan.identity());
+    }
+    let producer = builder.build().await.map_err(failed)?;
+    if before.is_some() {
+        for partition in 0..goal.target.partitions {
+            producer.last_sequence(partition).await.map_err(failed)?;
+        }
+    }
+    Ok(producer)
+}
+
+async fn steps(
+    client: &Client,
+    plans: &Plans,
+    sink: &mut Sink<'_>,
+    before: Option<Plan>,
+) -> Result<(), Failure> {
+    let goal = sink.goal;
+    let mut plan = match before {
+        Some(plan) => {
+            let admin = client.admin();
+            let had = resume::had(client, &admin, goal, &plan).await?;
+            let mut source =
+                Source::open(client, &goal.source.name, plan.partition, plan.first()).await?;
+            let ends = sink.make(&mut source, &plan, had).await?;
+            after(plan, ends)
+        }
+        None => first(goal, sink.producer).await?,
+    };
+    // The source may have more partitions than it had.
+    let known = plan.next.len();
+    plan.next.extend(goal.starts.iter().skip(known));
+    for partition in 0..goal.source.partitions {
+        let slot = partition as usize;
+        if plan.next[slot] >= goal.ends[slot] {
+            continue;
+        }
+        let mut source =
+            Source::open(client, &goal.source.name, partition, plan.next[slot]).await?;
+        while plan.next[slot] < goal.ends[slot] {
+            plan.partition = partition;
+            plan.end = goal.ends[slot].min(plan.next[slot] + STEP_OFFSETS);
+            plans.keep(&plan).await?;
+            let had = vec![0; plan.target_ends.len()];
+            let ends = sink.make(&mut source, &plan, had).await?;
+            plan = after(plan, ends);
+        }
+    }
+    Ok(())
+}
+
+/// The plan of a copy that has not begun.
+async fn first(goal: &Goal, producer: &Producer) -> Result<Plan, Failure> {
+    let identity = producer.identity().await;
+    let identity = identity.map_err(|error| {
+        Failure::from_sdk("cannot write to the target", &goal.target.name, &error)
+    })?;
+    let identity = identity.expect("a producer that waits for the quorum has an identity");
+    Ok(Plan {
+        source: goal.source.name.clone(),
+        source_id: goal.source.id.to_string(),
+        target: goal.target.name.clone(),
+        target_id: goal.target.id.to_string(),
+        producer_id: identity.id.0,
+        producer_epoch: identity.epoch,
+        partition: 0,
+        end: goal.starts.first().copied().unwrap_or(0),
+        next: goal.starts.clone(),
+        target_ends: vec![0; goal.target.partitions as usize],
+    })
+}
+
+/// What stands when the step is made.
+fn after(mut plan: Plan, ends: Vec<u64>) -> Plan {
+    if let Some(next) = plan.next.get_mut(plan.partition as usize) {
+        *next = plan.end.max(*next);
+    }
+    plan.target_ends = ends;
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn step_that_was_made_moves_its_partition_only() {
+        let plan = Plan {
+            source: String::new(),
+            source_id: String::new(),
+            target: String::new(),
+            target_id: String::new(),
+            producer_id: 1,
+            producer_epoch: 0,
+            partition: 1,
+            end: 30,
+            next: vec![5, 20],
+            target_ends: vec![25],
+        };
+        let plan = after(plan, vec![35]);
+        assert_eq!((plan.next, plan.target_ends), (vec![5, 30], vec![35]));
+    }
+}

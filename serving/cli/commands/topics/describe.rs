@@ -1,0 +1,48 @@
+//! `hulse topics describe`: a topic, each partition opened so that its bounds are known.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use hulse_sdk::{Admin, Topic};
+
+use super::view::TopicView;
+use crate::commands::session::Session;
+use crate::failure::{Failure, Stop};
+
+/// Partitions that are opened at most to tell their offsets.
+const OPENED_MAX: usize = 64;
+/// Longest wait for them.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Asks the owners of partitions that are not open where these end, which opens them. True when any was asked; what an owner does not
+/// tell is shown as unknown, so no answer is looked at.
+async fn open(admin: &Admin, topic: &Topic) -> bool {
+    let closed = topic
+        .partition
+        .iter()
+        .filter(|partition| partition.high_watermark.is_none() && partition.fault.is_none());
+    let asked: Vec<_> = closed
+        .take(OPENED_MAX)
+        .map(|partition| admin.offsets(&topic.name, partition.index, None))
+        .collect();
+    let any = !asked.is_empty();
+    let _ = tokio::time::timeout(OPEN_WAIT_MAX, join_all(asked)).await;
+    any
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The server's, or the output's.
+pub(super) async fn run(session: Session<'_>, admin: &Admin, topic: &str) -> Result<(), Stop> {
+    let failed = |error| Failure::from_sdk("cannot describe the topic", topic, &error);
+    let mut described = admin.describe_topic(topic).await.map_err(failed)?;
+    if open(admin, &described).await {
+        described = admin.describe_topic(topic).await.map_err(failed)?;
+    }
+    let view = TopicView::from(described);
+    if session.output.shape.for_people() {
+        session.output.say(&view.headline());
+    }
+    session.output.one(&view)
+}

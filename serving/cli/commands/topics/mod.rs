@@ -1,0 +1,12 @@
+//! `hulse topics`: one file per command that is more than a call; `view` is what they answer with, `run` the branch.
+
+mod copy;
+mod describe;
+mod peek;
+mod run;
+mod view;
+
+pub(crate) use copy::CopyView;
+pub(crate) use peek::PeekView;
+pub(crate) use run::run;
+pub(crate) use view::{NameView, TopicRow, TopicView};

@@ -1,0 +1,103 @@
+//! The branch `hulse topics`.
+
+use hulse_sdk::Admin;
+
+use super::view::{NameView, TopicRow, TopicView};
+use super::{copy, describe, peek};
+use crate::arguments::Topics;
+use crate::commands::confirm::confirm;
+use crate::commands::session::Session;
+use crate::failure::{Failure, Stop};
+
+/// Runs one of its commands.
+///
+/// # Errors
+/// The server's; a deletion that was not confirmed.
+pub(crate) async fn run(session: Session<'_>, command: &Topics) -> Result<(), Stop> {
+    let client = session.client()?;
+    let admin = client.admin();
+    match command {
+        Topics::List { namespace } => {
+            let listed = admin.list_topics(namespace.as_deref().unwrap_or("")).await;
+            let listed = listed.map_err(|error| {
+                let object = namespace.as_deref().unwrap_or("all namespaces");
+                Failure::from_sdk("cannot list topics", object, &error)
+            })?;
+            let rows: Vec<TopicRow> = listed.iter().map(Into::into).collect();
+            session.output.list(&rows)
+        }
+        Topics::Create { topics, partitions } => {
+            create(session, &admin, topics, partitions.unwrap_or(0)).await
+        }
+        Topics::Describe { topic } => describe::run(session, &admin, topic).await,
+        Topics::Delete { topics } => delete(session, &admin, topics).await,
+        Topics::Peek(peek) => peek::run(session, &client, peek).await,
+        Topics::Copy(copy) => copy::run(session, &client, copy).await,
+        Topics::Partitions { topic, total } => {
+            let grown = admin.add_partitions(topic, *total).await;
+            let grown = grown.map_err(|error| {
+                Failure::from_sdk("cannot change the partitions", topic, &error)
+            })?;
+            let view = TopicView::from(grown);
+            let words = format!("{} now has {}", view.topic(), view.partitions());
+            session.output.done(&view, &words)
+        }
+    }
+}
+
+async fn create(
+    session: Session<'_>,
+    admin: &Admin,
+    topics: &[String],
+    partitions: u32,
+) -> Result<(), Stop> {
+    let mut made = Vec::new();
+    for topic in topics {
+        let created = admin.create_topic(topic, partitions).await;
+        match created {
+            Ok(created) => {
+                let view = TopicView::from(created);
+                let words = format!("{} is created with {}", view.topic(), view.partitions());
+                session.output.say(&words);
+                made.push(view);
+            }
+            Err(error) => {
+                // Those that were made are told all the same.
+                told(session, &made)?;
+                let failure = Failure::from_sdk("cannot create the topic", topic, &error);
+                return Err(failure.into());
+            }
+        }
+    }
+    told(session, &made)
+}
+
+async fn delete(session: Session<'_>, admin: &Admin, topics: &[String]) -> Result<(), Stop> {
+    let what = format!("delete {} with everything in it", topics.join(", "));
+    if !confirm(session, &what)? {
+        return Ok(());
+    }
+    let mut gone = Vec::new();
+    for topic in topics {
+        match admin.delete_topic(topic).await {
+            Ok(()) => {
+                session.output.say(&format!("deleted {topic}"));
+                gone.push(NameView::new(topic));
+            }
+            Err(error) => {
+                told(session, &gone)?;
+                let failure = Failure::from_sdk("cannot delete the topic", topic, &error);
+                return Err(failure.into());
+            }
+        }
+    }
+    told(session, &gone)
+}
+
+/// What was done, for a program; a person was told in sentences.
+fn told<V: crate::output::View>(session: Session<'_>, done: &[V]) -> Result<(), Stop> {
+    match session.output.shape.for_programs() {
+        true => session.output.list(done),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,301 @@
+//! Topics and their partitions as they are shown.
+
+use hulse_sdk::{Partition, Topic};
+use serde::Serialize;
+
+use crate::format::date;
+use crate::output::{Field, Table, View, bytes, grouped};
+
+/// A topic in a list.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct TopicRow {
+    topic: String,
+    id: String,
+    partitions: u32,
+    state: String,
+    created_at_ms: i64,
+}
+
+/// A topic with its partitions.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct TopicView {
+    #[serde(flatten)]
+    head: TopicRow,
+    /// Records kept in partitions that are open; `None` where none is.
+    records: Option<u64>,
+    stored_bytes: Option<u64>,
+    partition: Vec<PartitionView>,
+}
+
+/// A partition.
+#[derive(Debug, Clone, Serialize)]
+struct PartitionView {
+    partition: u32,
+    owner: String,
+    leader_epoch: u32,
+    log_start: Option<u64>,
+    high_watermark: Option<u64>,
+    stored_bytes: Option<u64>,
+    /// Why it does not serve.
+    fault: Option<String>,
+}
+
+/// A topic of which nothing but the name is left to tell.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct NameView {
+    topic: String,
+}
+
+impl NameView {
+    /// Of this name.
+    pub(crate) fn new(topic: impl Into<String>) -> Self {
+        Self {
+            topic: topic.into(),
+        }
+    }
+}
+
+impl From<&Topic> for TopicRow {
+    fn from(topic: &Topic) -> Self {
+        Self {
+            topic: topic.name.clone(),
+            id: topic.id.to_string(),
+            partitions: topic.partitions,
+            state: topic.state.clone(),
+            created_at_ms: topic.created_at_ms,
+        }
+    }
+}
+
+impl From<Partition> for PartitionView {
+    fn from(partition: Partition) -> Self {
+        let open = partition.high_watermark.is_some();
+        Self {
+            partition: partition.index,
+            owner: partition.owner.unwrap_or_default(),
+            leader_epoch: partition.leader_epoch,
+            // Both are known once it is open; before, 0 would say more than anybody knows.
+            log_start: partition.log_start.filter(|_| open).map(|offset| offset.0),
+            high_watermark: partition.high_watermark.map(|offset| offset.0),
+            stored_bytes: partition.stored_bytes,
+            fault: partition.fault.map(|fault| fault.to_string()),
+        }
+    }
+}
+
+impl From<Topic> for TopicView {
+    fn from(topic: Topic) -> Self {
+        let head = TopicRow::from(&topic);
+        let partition: Vec<PartitionView> = topic.partition.into_iter().map(Into::into).collect();
+        Self {
+            head,
+            records: sum(partition.iter().map(PartitionView::records)),
+            stored_bytes: sum(partition.iter().map(|partition| partition.stored_bytes)),
+            partition,
+        }
+    }
+}
+
+impl TopicView {
+    /// Full name.
+    pub(crate) fn topic(&self) -> &str {
+        &self.head.topic
+    }
+
+    /// "8 partitions".
+    pub(crate) fn partitions(&self) -> String {
+        match self.head.partitions {
+            1 => "1 partition".to_owned(),
+            count => format!("{count} partitions"),
+        }
+    }
+
+    /// The line above the partitions.
+    pub(crate) fn headline(&self) -> String {
+        format!(
+            "{}  {}  {}  id {}",
+            self.head.topic,
+            self.head.state,
+            self.partitions(),
+            self.head.id
+        )
+    }
+}
+
+impl PartitionView {
+    fn records(&self) -> Option<u64> {
+        Some(self.high_watermark?.saturating_sub(self.log_start?))
+    }
+
+    fn state(&self) -> String {
+        match &self.fault {
+            Some(fault) => fault.clone(),
+            None if self.high_watermark.is_none() => "not opened yet".to_owned(),
+            None => "ok".to_owned(),
+        }
+    }
+}
+
+/// Of what is known; `None` when nothing is.
+fn sum(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    values
+        .flatten()
+        .fold(None, |sum, value| Some(sum.unwrap_or(0) + value))
+}
+
+fn or_dash<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), shown)
+}
+
+impl View for TopicRow {
+    const FIELDS: &'static [Field] = &[
+        Field::text("topic", "tenant/namespace/topic"),
+        Field::text(
+            "id",
+            "its identity; a topic that is made anew has another one",
+        ),
+        Field::integer("partitions", "how many"),
+        Field::text("state", "active or deleting"),
+        Field::integer("created_at_ms", "ms since 1970"),
+    ];
+
+    fn name(&self) -> String {
+        self.topic.clone()
+    }
+
+    fn text(rows: &[Self], wide: bool) -> String {
+        let headings = ["TOPIC", "PARTS", "CREATED", "STATE", "ID"];
+        let mut table = Table::new(&headings[..if wide { 5 } else { 4 }]);
+        for row in rows {
+            let mut cells = vec![
+                row.topic.clone(),
+                grouped(u64::from(row.partitions)),
+                date(row.created_at_ms),
+                row.state.clone(),
+            ];
+            cells.extend(wide.then(|| row.id.clone()));
+            table.row(cells);
+        }
+        table.render()
+    }
+}
+
+impl View for TopicView {
+    const FIELDS: &'static [Field] = &[
+        Field::text("topic", "tenant/namespace/topic"),
+        Field::text(
+            "id",
+            "its identity; a topic that is made anew has another one",
+        ),
+        Field::integer("partitions", "how many"),
+        Field::text("state", "active or deleting"),
+        Field::integer("created_at_ms", "ms since 1970"),
+        Field::integer("records", "kept in partitions that are open").or_null(),
+        Field::integer("stored_bytes", "of partitions that are open").or_null(),
+        Field::integer("partition[].partition", "from 0"),
+        Field::text(
+            "partition[].owner",
+            "host:port of the broker that serves it",
+        ),
+        Field::integer(
+            "partition[].leader_epoch",
+            "grows with each take-over; 0: not opened yet",
+        ),
+        Field::integer(
+            "partition[].log_start",
+            "oldest offset; null: not opened yet",
+        )
+        .or_null(),
+        Field::integer("partition[].high_watermark", "offset that comes next").or_null(),
+        Field::integer("partition[].stored_bytes", "of its log").or_null(),
+        Field::text("partition[].fault", "why it does not serve").or_null(),
+    ];
+
+    fn name(&self) -> String {
+        self.head.topic.clone()
+    }
+
+    fn text(rows: &[Self], wide: bool) -> String {
+        let narrow = ["PARTITION", "START", "END", "RECORDS", "STATE"];
+        let broad = [
+            "PARTITION",
+            "START",
+            "END",
+            "RECORDS",
+            "STORED",
+            "EPOCH",
+            "OWNER",
+            "STATE",
+        ];
+        let mut table = Table::new(if wide { &broad } else { &narrow });
+        for partition in rows.iter().flat_map(|row| &row.partition) {
+            let mut cells = vec![
+                partition.partition.to_string(),
+                or_dash(partition.log_start, grouped),
+                or_dash(partition.high_watermark, grouped),
+                or_dash(partition.records(), grouped),
+            ];
+            if wide {
+                let epoch = Some(partition.leader_epoch).filter(|epoch| *epoch > 0);
+                cells.push(or_dash(partition.stored_bytes, bytes));
+                cells.push(or_dash(epoch, |epoch| epoch.to_string()));
+                cells.push(partition.owner.clone());
+            }
+            cells.push(partition.state());
+            table.row(cells);
+        }
+        table.render()
+    }
+}
+
+impl View for NameView {
+    const FIELDS: &'static [Field] = &[Field::text("topic", "as it was named")];
+
+    fn name(&self) -> String {
+        self.topic.clone()
+    }
+
+    fn text(rows: &[Self], _wide: bool) -> String {
+        rows.iter().map(|row| format!("{}\n", row.topic)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partition_that_is_not_open_shows_what_is_unknown_as_dashes() {
+        let partition = PartitionView {
+            partition: 7,
+            owner: "b:1".to_owned(),
+            leader_epoch: 0,
+            log_start: None,
+            high_watermark: None,
+            stored_bytes: None,
+            fault: None,
+        };
+        let view = TopicView {
+            head: TopicRow {
+                topic: "t".to_owned(),
+                id: String::new(),
+                partitions: 1,
+                state: "active".to_owned(),
+                created_at_ms: 0,
+            },
+            records: None,
+            stored_bytes: None,
+            partition: vec![partition],
+        };
+        let shown = TopicView::text(&[view], true);
+        let row: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
+        let expected = ["7", "-", "-", "-", "-", "-", "b:1", "not", "opened", "yet"];
+        assert_eq!(row, expected);
+    }
+
+    #[test]
+    fn sums_are_of_what_is_known() {
+        assert_eq!(sum([Some(1), None, Some(2)].into_iter()), Some(3));
+        assert_eq!(sum([None, None].into_iter()), None);
+    }
+}

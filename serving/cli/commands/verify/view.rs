@@ -1,0 +1,149 @@
+//! What a verification answers with.
+
+use serde::Serialize;
+
+use crate::output::{Field, Table, View, bytes, grouped};
+
+/// Findings that are listed at most; counts are exact.
+pub(super) const FINDINGS_MAX: usize = 1_000;
+
+/// What was looked at and what was found.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct VerifyView {
+    pub(super) target: String,
+    pub(super) kind: String,
+    pub(super) clean: bool,
+    pub(super) bytes: u64,
+    /// Of a topic.
+    pub(super) records: Option<u64>,
+    pub(super) numbered: Option<u64>,
+    pub(super) streams: Option<u64>,
+    pub(super) missing: Option<u64>,
+    pub(super) duplicates: Option<u64>,
+    pub(super) out_of_order: Option<u64>,
+    /// Of a directory.
+    pub(super) files: Option<u64>,
+    pub(super) groups: Option<u64>,
+    pub(super) entries: Option<u64>,
+    pub(super) finding: Vec<FindingView>,
+}
+
+/// One thing that is not as it must be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct FindingView {
+    pub(super) kind: String,
+    pub(super) object: String,
+    pub(super) words: String,
+}
+
+impl VerifyView {
+    /// Adds a finding; it is not clean any more.
+    pub(super) fn found(
+        &mut self,
+        kind: &str,
+        object: impl Into<String>,
+        words: impl Into<String>,
+    ) {
+        self.clean = false;
+        if self.finding.len() < FINDINGS_MAX {
+            self.finding.push(FindingView {
+                kind: kind.to_owned(),
+                object: object.into(),
+                words: words.into(),
+            });
+        }
+    }
+}
+
+impl View for VerifyView {
+    const FIELDS: &'static [Field] = &[
+        Field::text("target", "what was looked at"),
+        Field::text("kind", "topic or directory"),
+        Field::boolean("clean", "nothing is damaged or missing"),
+        Field::integer("bytes", "read"),
+        Field::integer("records", "of a topic: read").or_null(),
+        Field::integer("numbered", "of a topic: records with a number").or_null(),
+        Field::integer("streams", "of a topic: pairs of producer and partition").or_null(),
+        Field::integer("missing", "of a topic: numbers that did not arrive").or_null(),
+        Field::integer("duplicates", "of a topic: numbers at two places").or_null(),
+        Field::integer("out_of_order", "of a topic: numbers behind a higher one").or_null(),
+        Field::integer("files", "of a directory: log files").or_null(),
+        Field::integer(
+            "groups",
+            "of a directory: groups of records that were synced together",
+        )
+        .or_null(),
+        Field::integer("entries", "of a directory: whose checksums hold").or_null(),
+        Field::text(
+            "finding[].kind",
+            "missing, duplicate, order, damage, gap, lost or torn",
+        ),
+        Field::text("finding[].object", "where"),
+        Field::text(
+            "finding[].words",
+            "producer, partition and neighbours, or what is damaged",
+        ),
+    ];
+
+    fn name(&self) -> String {
+        self.target.clone()
+    }
+
+    fn text(rows: &[Self], _wide: bool) -> String {
+        let mut text = String::new();
+        for row in rows {
+            let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), grouped);
+            let mut table = match row.kind.as_str() {
+                "topic" => {
+                    let headings = [
+                        "TOPIC",
+                        "RECORDS",
+                        "BYTES",
+                        "NUMBERED",
+                        "STREAMS",
+                        "MISSING",
+                        "DOUBLED",
+                        "DISPLACED",
+                    ];
+                    let mut table = Table::new(&headings);
+                    table.row(vec![
+                        row.target.clone(),
+                        number(row.records),
+                        bytes(row.bytes),
+                        number(row.numbered),
+                        number(row.streams),
+                        number(row.missing),
+                        number(row.duplicates),
+                        number(row.out_of_order),
+                    ]);
+                    table
+                }
+                _ => {
+                    let mut table =
+                        Table::new(&["DIRECTORY", "FILES", "BYTES", "GROUPS", "ENTRIES"]);
+                    table.row(vec![
+                        row.target.clone(),
+                        number(row.files),
+                        bytes(row.bytes),
+                        number(row.groups),
+                        number(row.entries),
+                    ]);
+                    table
+                }
+            };
+            text.push_str(&table.render());
+            if !row.finding.is_empty() {
+                table = Table::new(&["FINDING", "OBJECT", "WHAT"]);
+                for finding in &row.finding {
+                    table.row(vec![
+                        finding.kind.clone(),
+                        finding.object.clone(),
+                        finding.words.clone(),
+                    ]);
+                }
+                text.push_str(&format!("\n{}", table.render()));
+            }
+        }
+        text
+    }
+}

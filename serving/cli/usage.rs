@@ -1,0 +1,263 @@
+//! Wrong command lines as failures of four parts, with a word for those who know Kafka's tools.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::arguments::Globals;
+use crate::commands::shapes;
+use crate::failure::{Code, Failure};
+use crate::output::Shape;
+
+/// What the flags of Kafka's own tools are called here.
+const KAFKA: &[(&str, &str)] = &[
+    ("--from-beginning", "-o start reads from the beginning"),
+    (
+        "--bootstrap-server",
+        "--server HOST:PORT names the server; its gRPC port is 7400 by default, 9092 is for Kafka's clients",
+    ),
+    (
+        "--broker-list",
+        "--server HOST:PORT names the server; its gRPC port is 7400 by default, 9092 is for Kafka's clients",
+    ),
+    (
+        "--zookeeper",
+        "--server HOST:PORT names the server; there is no ZooKeeper",
+    ),
+    ("--group", "-s NAME reads through a subscription"),
+    ("--consumer-group", "-s NAME reads through a subscription"),
+    (
+        "--topic",
+        "the topic stands without a flag: hulse produce TOPIC, hulse consume TOPIC, hulse topics create TOPIC",
+    ),
+    (
+        "--topics",
+        "topics stand without a flag: hulse consume TOPIC TOPIC",
+    ),
+    ("--max-messages", "-n N stops after N records"),
+    (
+        "--timeout-ms",
+        "-e stops at the end; --timeout 5s bounds a request",
+    ),
+    (
+        "--property",
+        "-f FORMAT says how a record is written, e.g. -f '%k\\t%v\\n'; -H NAME=VALUE adds a header",
+    ),
+    (
+        "--producer-property",
+        "--compression, --acks and --timeout are flags of their own",
+    ),
+    (
+        "--consumer-property",
+        "-o, -n and -e are flags of their own",
+    ),
+    ("--compression-codec", "--compression lz4 or zstd"),
+    ("--compression-type", "--compression lz4 or zstd"),
+    (
+        "--replication-factor",
+        "copies are a matter of the server: broker.replication in its configuration",
+    ),
+    ("--list", "hulse topics list"),
+    ("--describe", "hulse topics describe TOPIC"),
+    ("--create", "hulse topics create TOPIC -p 8"),
+    ("--delete", "hulse topics delete TOPIC"),
+    ("--alter", "hulse topics partitions TOPIC N"),
+];
+
+/// Values of Kafka's `acks`.
+const KAFKA_ACKS: &[(&str, &str)] = &[
+    ("all", "--acks quorum, the default, is what Kafka calls all"),
+    (
+        "-1",
+        "--acks quorum, the default, is what Kafka calls -1 or all",
+    ),
+    (
+        "1",
+        "--acks quorum, the default; one copy alone is never asked for, the server's ack quorum is",
+    ),
+    ("0", "--acks none is what Kafka calls 0"),
+];
+
+/// True for help and version, which are no failures, and for a command that is not whole: it shows its help.
+pub(crate) fn is_page(error: &clap::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    )
+}
+
+/// The form of output that was asked for, as far as it can be told of words that clap refuses.
+pub(crate) fn shape(words: &[OsString]) -> Shape {
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let named = words
+        .windows(2)
+        .find(|pair| pair[0] == "--output")
+        .map(|pair| pair[1])
+        .or_else(|| words.iter().find_map(|word| word.strip_prefix("--output=")));
+    match named {
+        _ if words.contains(&"-j") => Shape::Json,
+        Some("json") => Shape::Json,
+        Some("jsonl") => Shape::Jsonl,
+        Some("yaml") => Shape::Yaml,
+        _ => Shape::Table,
+    }
+}
+
+/// Refuses `--dry-run` where nothing would keep the command from doing its work.
+///
+/// # Errors
+/// The command does not know it.
+pub(crate) fn check_dry_run(globals: &Globals, words: &[OsString]) -> Result<(), Failure> {
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let path = shapes::path(&words);
+    if !globals.dry_run || shapes::of(&path).is_none_or(|row| row.dry_run) {
+        return Ok(());
+    }
+    Err(Failure::new(Code::Usage, "this command has no dry run")
+        .why("it would do its work all the same")
+        .object(format!("hulse {path} --dry-run"))
+        .next("leave --dry-run out; commands that destroy or copy something know it"))
+}
+
+/// The failure of a command line that clap refused.
+pub(crate) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let what = match error.kind() {
+        ErrorKind::UnknownArgument => "there is no such flag or argument",
+        ErrorKind::InvalidSubcommand => "there is no such command",
+        ErrorKind::MissingRequiredArgument | ErrorKind::MissingSubcommand => {
+            "something is missing on the command line"
+        }
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation | ErrorKind::InvalidUtf8 => {
+            "a value cannot be meant"
+        }
+        ErrorKind::ArgumentConflict => "two flags exclude each other",
+        _ => "the command line cannot be understood",
+    };
+    let path = shapes::path(&words);
+    let help = match path.as_str() {
+        "" => "hulse --help".to_owned(),
+        path => format!("hulse {path} --help"),
+    };
+    let next = kafka_tip(error)
+        .map(str::to_owned)
+        .or_else(|| suggestion(error))
+        .unwrap_or(help);
+    Failure::new(Code::Usage, what)
+        .why(why(error))
+        .object(format!("hulse {path}").trim_end())
+        .next(next)
+}
+
+/// The first paragraph of clap's own words, and what values there are.
+fn why(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let lines = text.lines().take_while(|line| !line.trim().is_empty());
+    let lines: Vec<&str> = lines.map(str::trim).collect();
+    lines.join("\n")
+}
+
+fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => texts.first().cloned(),
+        _ => None,
+    }
+}
+
+/// The nearest right word, as clap finds it.
+fn suggestion(error: &clap::Error) -> Option<String> {
+    [
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+    ]
+    .into_iter()
+    .find_map(|kind| context(error, kind))
+    .map(|word| format!("did you mean {word}?"))
+}
+
+fn kafka_tip(error: &clap::Error) -> Option<&'static str> {
+    let argument = context(error, ContextKind::InvalidArg)?;
+    let value = context(error, ContextKind::InvalidValue);
+    if argument.starts_with("--acks") {
+        let value = value?;
+        return KAFKA_ACKS
+            .iter()
+            .find(|(word, _)| *word == value)
+            .map(|(_, tip)| *tip);
+    }
+    let flag = argument.split(['=', ' ']).next().unwrap_or(&argument);
+    KAFKA
+        .iter()
+        .find(|(word, _)| *word == flag)
+        .map(|(_, tip)| *tip)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::arguments::Arguments;
+
+    fn told(line: &str) -> String {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let error = Arguments::command()
+            .try_get_matches_from(&words)
+            .expect_err("the line is wrong");
+        assert!(!is_page(&error), "{line}");
+        let failure = failure(&error, &words);
+        assert_eq!(failure.exit() as i32, 2, "{line}");
+        failure.to_string()
+    }
+
+    #[test]
+    fn flags_of_kafka_get_the_right_word() {
+        for (line, tip) in [
+            ("hulse consume orders --from-beginning", "-o start"),
+            ("hulse consume --from-beginning --topic orders", "-o start"),
+            ("hulse consume --topic orders", "without a flag"),
+            ("hulse produce orders --bootstrap-server=a:9092", "--server"),
+            ("hulse consume orders --group g", "-s NAME"),
+            ("hulse produce orders --acks all", "--acks quorum"),
+            ("hulse produce orders --acks 0", "--acks none"),
+            ("hulse topics --list", "hulse topics list"),
+            ("hulse topics create --topic orders", "without a flag"),
+        ] {
+            let told = told(line);
+            assert!(told.contains(tip), "{line}: {told}");
+            assert!(told.contains("HULSE-9001"), "{line}: {told}");
+        }
+    }
+
+    #[test]
+    fn wrong_words_are_told_with_the_nearest_right_ones() {
+        for (line, expected) in [
+            ("hulse topcs list", "topics"),
+            ("hulse topics lst", "list"),
+            ("hulse produce orders --compresion lz4", "--compression"),
+            ("hulse produce orders --compression lz", "lz4"),
+            ("hulse topics describe", "<TOPIC>"),
+            ("hulse consume orders -o first", "no position"),
+        ] {
+            let told = told(line);
+            assert!(told.contains(expected), "{line}: {told}");
+        }
+        assert!(told("hulse topics describe").contains("hulse topics describe --help"));
+    }
+
+    #[test]
+    fn form_of_output_is_told_of_words_that_are_wrong() {
+        let shape = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            shape(&words)
+        };
+        assert_eq!(shape("hulse nothing -j"), Shape::Json);
+        assert_eq!(shape("hulse nothing --output=yaml"), Shape::Yaml);
+        assert_eq!(shape("hulse nothing"), Shape::Table);
+    }
+}
