@@ -215,7 +215,10 @@ async fn heads(
     let after = last.header.entry.next();
     let decoded = heads.iter().map(|head| {
         let entry = head.header.entry;
-        Ok((entry, decode_envelope(search.ledger, entry, &head.envelope)?))
+        Ok((
+            entry,
+            decode_envelope(search.ledger, entry, &head.envelope)?,
+        ))
     });
     Ok((decoded.collect::<Result<_, Fault>>()?, after))
 }
