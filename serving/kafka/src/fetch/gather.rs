@@ -9,11 +9,13 @@ use hulse_proto::batch::{BatchHeader, Compression, empty_batch};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, OwnerEpoch};
 use serving_broker::{Action, PartitionHandle, ReadChunk, Topic};
+use tokio::time::Instant;
 
 use super::spot::{Found, Spot, TopicKey};
 use crate::error_code::{self, Code};
 use crate::link::Link;
 use crate::requests::epoch_number;
+use crate::wire;
 
 /// Partitions that are opened at the same time for one request.
 const OPENINGS_AT_ONCE: usize = 16;
@@ -23,19 +25,19 @@ const ZSTD_FROM: i16 = 10;
 /// A partition that is open, or the code of why it is not.
 pub(super) type Open = Result<PartitionHandle, Code>;
 
-/// Opens what the spots name.
-pub(super) async fn open_all(link: &Link, spots: &[Spot]) -> Vec<Open> {
+/// Opens what the spots name, as far as that is done by `until`.
+pub(super) async fn open_all(link: &Link, spots: &[Spot], until: Instant) -> Vec<Open> {
     let mut topics = HashMap::new();
     for spot in spots {
         let key = (spot.topic.name.as_str(), spot.topic.id);
         if let std::collections::hash_map::Entry::Vacant(slot) = topics.entry(key) {
-            slot.insert(link.topic(key.0, key.1).await);
+            slot.insert(link.topic(key.0, key.1, until).await);
         }
     }
     let mut opening = Vec::with_capacity(spots.len());
     for spot in spots {
         let topic = &topics[&(spot.topic.name.as_str(), spot.topic.id)];
-        opening.push(open(link, spot, topic));
+        opening.push(open(link, spot, topic, until));
     }
     stream::iter(opening)
         .buffered(OPENINGS_AT_ONCE)
@@ -43,9 +45,9 @@ pub(super) async fn open_all(link: &Link, spots: &[Spot]) -> Vec<Open> {
         .await
 }
 
-async fn open(link: &Link, spot: &Spot, topic: &Result<Topic, Fault>) -> Open {
+async fn open(link: &Link, spot: &Spot, topic: &Result<Topic, Fault>, until: Instant) -> Open {
     let opened = match topic {
-        Ok(topic) => link.open(topic, spot.index, Action::Consume).await,
+        Ok(topic) => link.open(topic, spot.index, Action::Consume, until).await,
         Err(fault) => Err(fault.clone()),
     };
     opened.map_err(|fault| code(link, &spot.topic, &fault))
@@ -53,10 +55,8 @@ async fn open(link: &Link, spot: &Spot, topic: &Result<Topic, Fault>) -> Open {
 
 fn code(link: &Link, topic: &TopicKey, fault: &Fault) -> Code {
     link.front().metrics().fault(fault.reason);
-    match topic.id.is_nil() {
-        true => error_code::of_record(fault.reason),
-        false => error_code::of_record_by_id(fault.reason),
-    }
+    let code = error_code::of_fetch(fault.reason);
+    error_code::by_id(topic.id, fault.reason, code)
 }
 
 /// Bytes that may still be put into an answer.
@@ -87,7 +87,10 @@ pub(super) async fn look(
         return found;
     }
     let offsets = open.offsets();
-    let (begin, end) = (wire(offsets.log_start), wire(offsets.high_watermark));
+    let (begin, end) = (
+        wire::offset(offsets.log_start),
+        wire::offset(offsets.high_watermark),
+    );
     let Some(offset) = u64::try_from(spot.offset)
         .ok()
         .filter(|_| (begin..=end).contains(&spot.offset))
@@ -141,7 +144,7 @@ fn check_epoch(spot: &Spot, open: &PartitionHandle) -> Result<(), Found> {
 
 /// What of a chunk goes into the answer: whole batches, the first one always where `(bytes, first)` says so.
 fn take(chunk: ReadChunk, epoch: OwnerEpoch, version: i16, (bytes, first): (usize, bool)) -> Found {
-    let end = wire(chunk.high_watermark);
+    let end = wire::offset(chunk.high_watermark);
     let mut found = Found::empty(end, -1);
     // Offsets without records before the first batch: a client moves on by batches only, so it gets an empty one.
     let gap = chunk.skipped.first().filter(|(first, ..)| {
@@ -177,11 +180,6 @@ fn push(found: &mut Found, batch: Bytes) {
 fn is_zstd(batch: &[u8]) -> bool {
     let header = BatchHeader::view(batch).ok();
     header.is_some_and(|header| header.compression() == Ok(Compression::Zstd))
-}
-
-/// An offset as the wire has it.
-pub(crate) fn wire(offset: Offset) -> i64 {
-    i64::try_from(offset.0).unwrap_or(i64::MAX)
 }
 
 /// Small batches are joined: each run of bytes costs the operating system more than copying them.

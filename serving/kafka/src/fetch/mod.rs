@@ -8,7 +8,6 @@ mod session;
 mod spot;
 mod turn;
 
-pub(crate) use gather::wire;
-pub(crate) use run::begin;
+pub(crate) use run::first_stage;
 pub(crate) use session::Sessions;
 pub(crate) use turn::Turn;

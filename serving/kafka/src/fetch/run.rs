@@ -14,44 +14,50 @@ use serving_broker::LogOffsets;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
-use super::encode::{Head, encode, refuse};
+use super::encode::{Broker, Head, encode, refuse};
 use super::gather::{Budget, Open, look, open_all};
-use super::session::Plan;
+use super::session::{Asking, Plan, Telling};
 use super::spot::{Found, Spot, spots};
 use super::turn::Turn;
 use crate::error_code;
-use crate::link::Link;
-use crate::requests::{Begun, Outcome, count, millis, throttle};
-use crate::wire::{Asked, Broken, Request};
+use crate::link::{Link, OPENING_MAX};
+use crate::requests::{FirstStage, Outcome, count, millis, throttle};
+use crate::wire::{Answer, Asked, Broken, Request};
 
+/// First version with a session.
+pub(super) const SESSIONS_FROM: i16 = 7;
 /// Most bytes of records in one answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Longest wait that a client may ask for.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// A fetch that does not want to wait waits for closed partitions all the same, but no longer than this.
+const OPENING_MIN: Duration = Duration::from_millis(100);
 /// What one element of a request takes while it waits, bytes.
 const ELEMENT_BYTES: usize = 256;
 /// A fetch that finds no room for its records tries again with half as many, down to this.
 const ROOM_BYTES_MIN: usize = 64 << 10;
 
 /// First stage: the session's word. Everything else may go on beside later requests.
-pub(crate) async fn begin(
+pub(crate) async fn first_stage(
     link: Arc<Link>,
     mut request: Request,
     number: u64,
-) -> Result<Begun, Broken> {
+) -> Result<FirstStage, Broken> {
     let message: FetchRequest = request.decode()?;
-    let session = (message.session_id, message.session_epoch);
+    let asking = Asking {
+        session: message.session_id,
+        epoch: message.session_epoch,
+    };
     let wanted = spots(message.topics);
     let plan = match request.version {
-        ..7 => Ok(Plan {
-            session: 0,
-            incremental: false,
+        ..SESSIONS_FROM => Ok(Plan {
+            telling: Telling::default(),
             spots: wanted,
         }),
         _ => link
             .served
             .sessions
-            .plan(session, wanted, message.forgotten_topics_data),
+            .plan(asking, wanted, message.forgotten_topics_data),
     };
     let bytes = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
     let wait = Duration::from_millis(u64::try_from(message.max_wait_ms).unwrap_or(0)).min(WAIT_MAX);
@@ -60,15 +66,15 @@ pub(crate) async fn begin(
     let plan = match plan {
         Ok(plan) => plan,
         Err(code) => {
-            count(link.front(), request.api.metric, request.began, None);
+            count(link.front(), request.api.metric, request.began, code);
             let head = Head {
                 asked,
                 throttle_ms: 0,
                 code,
                 session: 0,
-                broker: (link.served.node_id, &link.host, link.port),
+                broker: Broker::of(&link),
             };
-            return Ok(Begun::Answered(Outcome::Answer(refuse(&head))));
+            return Ok(FirstStage::Answered(Outcome::Answer(refuse(&head))));
         }
     };
     let held = request.frame_bytes + ELEMENT_BYTES * request.elements.max(plan.spots.len());
@@ -82,11 +88,12 @@ pub(crate) async fn begin(
     let fetch = Fetch {
         asked,
         number,
+        open_until: request.began + wait.clamp(OPENING_MIN, OPENING_MAX),
         // Without room to wait in, it answers with what there is.
         deadline: request.began + if held.is_some() { wait } else { Duration::ZERO },
         bytes_min: bytes(message.min_bytes).min(bytes_max),
         bytes_max,
-        session: (plan.session, plan.incremental),
+        telling: plan.telling,
         first,
         spots: plan.spots,
         link,
@@ -96,11 +103,11 @@ pub(crate) async fn begin(
     let wait = throttle(request.waited);
     // Its room is of what comes in; from here on it counts as what waits.
     drop(request);
-    Ok(Begun::later(async move {
+    Ok(FirstStage::later(async move {
         let link = fetch.link.clone();
-        let outcome = fetch.run(wait).await;
-        count(link.front(), metric, began, None);
-        outcome
+        let answer = fetch.run(wait).await;
+        count(link.front(), metric, began, answer.code);
+        Outcome::Answer(answer)
     }))
 }
 
@@ -109,11 +116,12 @@ struct Fetch {
     asked: Asked,
     /// Which request of its connection it is.
     number: u64,
+    /// What is not open by then is answered as such.
+    open_until: Instant,
     deadline: Instant,
     bytes_min: usize,
     bytes_max: usize,
-    /// The session's number, and whether only changes are told.
-    session: (i32, bool),
+    telling: Telling,
     /// The partition that is looked at first.
     first: usize,
     spots: Vec<Spot>,
@@ -131,8 +139,8 @@ struct Gathered {
 }
 
 impl Fetch {
-    async fn run(self, throttle: Duration) -> Outcome {
-        let opens = open_all(&self.link, &self.spots).await;
+    async fn run(self, throttle: Duration) -> Answer {
+        let opens = open_all(&self.link, &self.spots, self.open_until).await;
         let gathered = loop {
             // Watched from before the look, so that nothing that comes after it is missed.
             let watches = watches(&opens);
@@ -250,7 +258,7 @@ impl Fetch {
         }
     }
 
-    fn answer(self, gathered: Gathered, throttle: Duration) -> Outcome {
+    fn answer(self, gathered: Gathered, throttle: Duration) -> Answer {
         if gathered.short {
             lock(&self.link.turn).left_out();
         }
@@ -260,23 +268,25 @@ impl Fetch {
             let records = found.records.iter().map(|batch| records(batch)).sum();
             metrics.sent(batches, records, found.bytes as u64);
         }
+        let code = error_code::first_error(gathered.found.iter().map(|found| found.code));
         let mut partitions: Vec<(Spot, Found)> =
             self.spots.into_iter().zip(gathered.found).collect();
         self.link
             .served
             .sessions
-            .tell(self.session, &mut partitions);
+            .tell(self.telling, &mut partitions);
         let head = Head {
             asked: self.asked,
             throttle_ms: millis(throttle),
             code: error_code::NONE,
-            session: self.session.0,
-            broker: (self.link.served.node_id, &self.link.host, self.link.port),
+            session: self.telling.session,
+            broker: Broker::of(&self.link),
         };
         let mut answer = encode(&head, partitions);
         answer.room = gathered.room;
         answer.mute = throttle;
-        Outcome::Answer(answer)
+        answer.code = code;
+        answer
     }
 }
 

@@ -1,14 +1,17 @@
 //! What each request does: decode, authorise, act on the broker, encode. One file per request or family.
 
 mod about;
-mod begin;
 mod configs;
 mod grow;
 mod metadata;
 mod offsets;
+mod owed;
 mod produce;
+mod rows;
+mod stage;
 mod topics;
 
 pub(crate) use about::older_versions;
-pub(crate) use begin::{Begun, Outcome, begin, count, millis, throttle};
 pub(crate) use metadata::epoch_number;
+pub(crate) use owed::Owed;
+pub(crate) use stage::{DECODED_BYTES, FirstStage, Outcome, count, first_stage, millis, throttle};

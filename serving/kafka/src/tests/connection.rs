@@ -188,6 +188,71 @@ async fn producers_together_hold_no_more_than_the_ingress_budget() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn frame_that_waits_long_for_room_does_not_make_its_connection_idle() {
+    let world = World::with(|config| config.ingress_bytes = 4 << 20).await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    let all = world.front.room(4 << 20).await;
+    let request = produce("t", -1, vec![(0, one(100 << 10))]);
+    let sent = async {
+        client.send(9, &request).await;
+        client.receive::<ProduceRequest>(9).await
+    };
+    let freed = async {
+        tokio::time::sleep(Duration::from_secs(1_300)).await;
+        drop(all);
+    };
+    let (answer, ()) = tokio::join!(sent, freed);
+    assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn decoded_requests_together_hold_no_more_than_their_share_of_memory() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    let all = world.served.decoded.available_permits();
+    let held = world
+        .served
+        .decoded
+        .clone()
+        .acquire_many_owned(all as u32 - 1_000_000);
+    let held = held.await.unwrap();
+    // Of 512 bytes each: the first has room, also a small one that needs none.
+    let ask = |count| {
+        let indexes: Vec<(i32, i64)> = (0..count).map(|index| (index, 0)).collect();
+        fetch("nobody", &indexes)
+    };
+    client.ask(11, &ask(1_500)).await;
+    client.ask(11, &ask(20)).await;
+    client.send(11, &ask(3_000)).await;
+    let early = tokio::time::timeout(Duration::from_secs(5), client.frame()).await;
+    assert!(early.is_err(), "it has no room");
+    drop(held);
+    assert!(client.frame().await.is_some());
+    assert_eq!(world.served.decoded.available_permits(), all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_requests_are_counted_as_such() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    client.produce("t", one(1)).await;
+    client.produce("nobody", one(1)).await;
+    client.fetch("nobody", 0).await;
+    let metrics = world.front.metrics();
+    for (api, code, count) in [
+        ("Kafka.Metadata", "OK", 1),
+        ("Kafka.Produce", "OK", 1),
+        ("Kafka.Produce", "UNKNOWN_TOPIC_OR_PARTITION", 1),
+        ("Kafka.Fetch", "UNKNOWN_TOPIC_OR_PARTITION", 1),
+    ] {
+        assert_eq!(metrics.requests_ended(api, code), count, "{api} {code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn draining_broker_answers_what_it_took_and_closes() {
     let world = World::new().await;
     let mut client = world.connect();

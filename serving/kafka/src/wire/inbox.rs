@@ -80,7 +80,7 @@ impl Inbox {
     }
 
     /// True when a frame has begun, or waits for room.
-    pub(crate) fn has_begun(&self) -> bool {
+    pub(crate) fn is_reading(&self) -> bool {
         self.filled > 0 || !matches!(self.state, State::Opening)
     }
 
