@@ -83,6 +83,8 @@ pub(crate) struct Link {
     pub(crate) port: u16,
     /// How many requests were read: a fetch that waits sees that others wait behind it.
     pub(crate) requests: watch::Sender<u64>,
+    /// One answer to a fetch that is in memory though the broker has no room for it.
+    pub(crate) lean: Arc<Semaphore>,
     /// With which partition the next fetch begins.
     pub(crate) turn: Mutex<Turn>,
     /// What its producers must send again before anything else.

@@ -10,7 +10,7 @@ use futures::stream::FuturesOrdered;
 use futures::{FutureExt, StreamExt};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::link::{Link, Served};
@@ -72,6 +72,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             host,
             port,
             requests: watch::Sender::new(0),
+            lean: Arc::new(Semaphore::new(1)),
             turn: Mutex::default(),
             owed: Mutex::default(),
         };

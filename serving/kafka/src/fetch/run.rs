@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::encode::{Broker, Head, encode, refuse};
 use super::gather::{Budget, Open, look, open_all};
+use super::room::Room;
 use super::session::{Asking, Plan, Telling};
 use super::spot::{Found, Spot, spots};
 use super::turn::Turn;
@@ -34,8 +35,6 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 const OPENING_MIN: Duration = Duration::from_millis(100);
 /// What one element of a request takes while it waits, bytes.
 const ELEMENT_BYTES: usize = 256;
-/// A fetch that finds no room for its records tries again with half as many, down to this.
-const ROOM_BYTES_MIN: usize = 64 << 10;
 
 /// First stage: the session's word. Everything else may go on beside later requests.
 pub(crate) async fn first_stage(
@@ -133,24 +132,41 @@ struct Gathered {
     found: Vec<Found>,
     bytes: usize,
     failed: bool,
-    /// The limits left partitions out that have records.
-    short: bool,
-    room: Option<OwnedSemaphorePermit>,
+    /// The limit of the answer kept batches out, so that it is of no use to wait for more.
+    full: bool,
+    /// The first partition that has records and gave none of them.
+    left_out: Option<usize>,
+    room: Room,
+}
+
+impl Gathered {
+    /// There was no room for the first batch.
+    fn is_starved(&self) -> bool {
+        let no_room = self.room.is_lean || self.room.permit.is_none();
+        no_room && self.bytes == 0 && self.left_out.is_some()
+    }
 }
 
 impl Fetch {
     async fn run(self, throttle: Duration) -> Answer {
         let opens = open_all(&self.link, &self.spots, self.open_until).await;
+        let mut tried = false;
         let gathered = loop {
             // Watched from before the look, so that nothing that comes after it is missed.
             let watches = watches(&opens);
-            let gathered = self.gather(&opens).await;
+            let gathered = self.gather(&opens, tried).await;
+            let starved = gathered.is_starved();
             if gathered.failed
                 || gathered.bytes >= self.bytes_min
+                || (gathered.full && !starved)
                 || Instant::now() >= self.deadline
                 || self.is_pressed()
             {
                 break gathered;
+            }
+            tried = starved;
+            if starved {
+                continue;
             }
             let missing = self.bytes_min - gathered.bytes;
             drop(gathered);
@@ -164,42 +180,51 @@ impl Fetch {
         *self.link.requests.borrow() > self.number || self.link.front().drain().is_cancelled()
     }
 
-    /// Waits until about `missing` bytes more are there, or the fetch must end.
-    async fn wait(&self, watches: Vec<Watched>, missing: usize) {
+    /// Ends when something waits for this fetch to end.
+    async fn pressed(&self) {
         let mut requests = self.link.requests.subscribe();
         let drain = self.link.front().drain();
-        let more = grown(watches, missing);
         tokio::select! {
             biased;
             _ = requests.wait_for(|number| *number > self.number) => {}
             () = drain.cancelled() => {}
+        }
+    }
+
+    /// Waits until about `missing` bytes more are there, or the fetch must end.
+    async fn wait(&self, watches: Vec<Watched>, missing: usize) {
+        let more = grown(watches, missing);
+        tokio::select! {
+            biased;
+            () = self.pressed() => {}
             () = more => {}
             () = tokio::time::sleep_until(self.deadline) => {}
         }
     }
 
-    /// Looks at every partition, from the first one round.
-    async fn gather(&self, opens: &[Open]) -> Gathered {
+    /// Looks at every partition, from the first one round. Who has `tried` to do without room waits for it longer.
+    async fn gather(&self, opens: &[Open], tried: bool) -> Gathered {
         let count = self.spots.len();
+        let room = match self.has_records(opens) {
+            true => self.room(tried).await,
+            false => Room::none(),
+        };
+        let mut budget = Budget {
+            left: match room.permit {
+                Some(_) => room.bytes.min(self.bytes_max),
+                None => 0,
+            },
+            first_allowed: room.first_allowed(),
+            full: false,
+        };
         let mut gathered = Gathered {
             found: vec![Found::failed(error_code::NONE); count],
             bytes: 0,
             failed: false,
-            short: false,
-            room: None,
+            full: false,
+            left_out: None,
+            room,
         };
-        let mut budget = Budget {
-            left: 0,
-            empty: false,
-        };
-        if self.has_records(opens) {
-            let (room, bytes) = self.room().await;
-            gathered.room = room;
-            budget = Budget {
-                left: bytes.min(self.bytes_max),
-                empty: bytes > 0,
-            };
-        }
         for step in 0..count {
             let at = (self.first + step) % count;
             let version = self.asked.version;
@@ -212,15 +237,25 @@ impl Fetch {
             )
             .await;
             gathered.bytes += found.bytes;
-            gathered.short |= found.left_out;
+            if found.left_out {
+                gathered.left_out.get_or_insert(at);
+            }
             gathered.failed |= found.code != error_code::NONE;
             gathered.found[at] = found;
         }
+        gathered.full = budget.full;
         // What is held until the answer is written is what is in it.
-        if let Some(room) = &mut gathered.room {
-            drop(room.split(room.num_permits().saturating_sub(gathered.bytes)));
-        }
+        gathered.room.keep(gathered.bytes);
         gathered
+    }
+
+    async fn room(&self, tried: bool) -> Room {
+        let taking = Room::take(&self.link, self.bytes_max, self.deadline, tried);
+        tokio::select! {
+            biased;
+            room = taking => room,
+            () = self.pressed(), if tried => Room::none(),
+        }
     }
 
     /// Whether any partition has records to give, by offsets alone.
@@ -232,35 +267,9 @@ impl Fetch {
         })
     }
 
-    /// Room for the records of the answer, and how many bytes of it. A first batch is whole however long, so there is room for one.
-    /// Where the broker has none, it is waited for as long as the fetch may take.
-    async fn room(&self) -> (Option<OwnedSemaphorePermit>, usize) {
-        let front = self.link.front();
-        let all = front.config().read_ahead_bytes.max(1);
-        let least = front.config().max_batch_bytes.max(ROOM_BYTES_MIN).min(all);
-        let mut bytes = self.bytes_max.clamp(least, all.max(least));
-        let rooms = front.read_ahead();
-        loop {
-            let count = u32::try_from(bytes).unwrap_or(u32::MAX);
-            if let Ok(room) = rooms.clone().try_acquire_many_owned(count) {
-                return (Some(room), bytes);
-            }
-            if bytes == least {
-                break;
-            }
-            bytes = (bytes / 2).max(least);
-        }
-        let count = u32::try_from(least).unwrap_or(u32::MAX);
-        let waiting = rooms.clone().acquire_many_owned(count);
-        match tokio::time::timeout_at(self.deadline, waiting).await {
-            Ok(room) => (room.ok(), least),
-            Err(_) => (None, 0),
-        }
-    }
-
     fn answer(self, gathered: Gathered, throttle: Duration) -> Answer {
-        if gathered.short {
-            lock(&self.link.turn).left_out();
+        if let Some(at) = gathered.left_out {
+            lock(&self.link.turn).left_out(at);
         }
         let metrics = self.link.front().metrics();
         for found in &gathered.found {
@@ -283,7 +292,7 @@ impl Fetch {
             broker: Broker::of(&self.link),
         };
         let mut answer = encode(&head, partitions);
-        answer.room = gathered.room;
+        answer.room = gathered.room.permit;
         answer.mute = throttle;
         answer.code = code;
         answer
