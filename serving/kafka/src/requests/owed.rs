@@ -1,7 +1,7 @@
 //! The first batches that the producers of a connection still owe.
 //!
 //! Clients send ahead. When a batch is turned away before its partition hears of it (the partition is being opened, or too much waits
-//! there), what was sent right behind it must not be stored before it: a partition that knows nothing of a producer takes any first
+//! there), or its partition ends with it, what was sent right behind it must not be stored before it: a partition that knows nothing of a producer takes any first
 //! sequence (serving.md C2.5), and the batch that comes again would then count as stored long ago. So a batch that is ahead of what is
 //! owed is refused as one behind a gap, which clients send again, in order.
 //!

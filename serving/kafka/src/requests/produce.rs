@@ -1,6 +1,6 @@
 //! Produce: hands batches over in order, and answers when they are durable.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -52,7 +52,8 @@ struct Sent {
 
 struct Pending {
     answer: ProduceFuture,
-    records: u64,
+    place: Place,
+    header: Option<BatchHeader>,
     bytes: u64,
 }
 
@@ -142,13 +143,12 @@ async fn hand_over(
         Err(fault) => sent.iter().map(|_| Err(fault.clone())).collect(),
     };
     // In the order sent, and without a pause from here on.
-    let owed = link.owed.lock();
     let mut to = HandOver {
         front: link.front(),
         request,
         name: &name,
         id,
-        owed: owed.expect("no code panics while it holds this lock"),
+        owed: lock(&link.owed),
     };
     let sent = sent.into_iter().zip(opened);
     let batches = sent.map(|(data, open)| to.append(data, open)).collect();
@@ -196,8 +196,11 @@ impl HandOver<'_> {
         };
         match (&pending, &header) {
             (Ok(_), Some(header)) => self.owed.taken(place, header),
-            (Err(_), Some(header)) => self.owed.refused(place, header),
-            (_, None) => {}
+            // What is damaged says nothing of itself.
+            (Err(refused), Some(header)) if refused.code != error_code::CORRUPT_MESSAGE => {
+                self.owed.refused(place, header);
+            }
+            (_, Some(_) | None) => {}
         }
         Sent {
             index,
@@ -222,12 +225,18 @@ impl HandOver<'_> {
         match answer.refused() {
             None => Ok(Pending {
                 answer,
-                records: header.map_or(0, |header| u64::from(header.count)),
+                place,
+                header: header.copied(),
                 bytes,
             }),
             Some(fault) => Err(refused(self.front, self.id, fault)),
         }
     }
+}
+
+fn lock(owed: &Mutex<Owed>) -> MutexGuard<'_, Owed> {
+    owed.lock()
+        .expect("no code panics while it holds this lock")
 }
 
 /// What this wire asks of a batch beside what the partition does. A batch without a readable header goes on: the partition says best
@@ -292,7 +301,7 @@ impl Answering {
         for topic in topics {
             let mut partitions = Vec::with_capacity(topic.batches.len());
             for sent in topic.batches {
-                let response = settle(front, request.began, deadline, topic.id, sent).await;
+                let response = settle(&link, request.began, deadline, topic.id, sent).await;
                 partitions.push(in_version(&link, asked.version, response, &mut moved));
             }
             responses.push(
@@ -328,7 +337,7 @@ impl Answering {
         let began = self.request.began;
         for topic in self.topics {
             for sent in topic.batches {
-                let response = settle(front, began, self.deadline, topic.id, sent).await;
+                let response = settle(&self.link, began, self.deadline, topic.id, sent).await;
                 if response.error_code != error_code::NONE {
                     let code = response.error_code;
                     count(front, self.request.api.metric, began, code);
@@ -344,7 +353,7 @@ impl Answering {
 
 /// Waits for one batch.
 async fn settle(
-    front: &Front,
+    link: &Link,
     began: Instant,
     deadline: Instant,
     topic_id: Uuid,
@@ -367,12 +376,20 @@ async fn settle(
     match answer.unwrap_or_else(|_| Err(too_late())) {
         Ok(produced) => {
             if !produced.duplicate {
-                let metrics = front.metrics();
-                metrics.stored(pending.records, pending.bytes, began.elapsed());
+                let metrics = link.front().metrics();
+                let records = pending.header.map_or(0, |header| header.count);
+                metrics.stored(u64::from(records), pending.bytes, began.elapsed());
             }
             stored(response, &produced, sent.open.as_ref())
         }
-        Err(fault) => refuse(response, refused(front, topic_id, fault)),
+        Err(fault) => {
+            let ended = sent.open.is_some_and(|open| open.ended().is_some());
+            if let Some(header) = pending.header.filter(|_| ended && is_sent_again(&fault)) {
+                // The partition's next life may know nothing of its producer.
+                lock(&link.owed).refused(pending.place, &header);
+            }
+            refuse(response, refused(link.front(), topic_id, fault))
+        }
     }
 }
 
@@ -395,6 +412,14 @@ fn stored(
     response
         .with_base_offset(wire::offset(produced.base_offset))
         .with_log_start_offset(log_start)
+}
+
+/// False for a batch that was judged: it has its word.
+fn is_sent_again(fault: &Fault) -> bool {
+    !matches!(
+        fault.reason,
+        Reason::OutOfOrderSequence | Reason::SequenceOverlap | Reason::FencedEpoch
+    )
 }
 
 fn too_late() -> Fault {

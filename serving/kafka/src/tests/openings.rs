@@ -110,6 +110,25 @@ async fn batch_behind_one_that_met_a_closed_partition_is_not_stored_before_it() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn batch_behind_one_whose_partition_ended_waits_for_it() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    client.produce("t", one(1)).await;
+    world.memory.bookie.hold(true);
+    let answer = client.produce("t", stamped(7, 0, 0)).await;
+    assert_eq!(answer.error_code, error_code::REQUEST_TIMED_OUT);
+    world.memory.bookie.hold(false);
+    // Sent before the failure was heard.
+    assert_eq!(client.produce("t", stamped(7, 0, 1)).await.error_code, 45);
+    for sequence in 0..2 {
+        let answer = client.produce("t", stamped(7, 0, sequence)).await;
+        let offset = 1 + i64::from(sequence);
+        assert_eq!((answer.error_code, answer.base_offset), (0, offset));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn batches_that_are_not_waited_for_keep_their_room() {
     const ROOM: usize = 1 << 20;
     let world = World::with(|config| config.ingress_bytes = ROOM).await;
