@@ -7,7 +7,8 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
-from checks import Driver, Row
+import batches
+from checks import Driver, Row, expect, holds, numbered
 from common import install
 
 
@@ -164,5 +165,27 @@ class Adapter:
 
 driver = Driver(f"confluent-kafka {confluent_kafka.version()} (librdkafka {confluent_kafka.libversion()[0]})")
 install(driver, Adapter())
+
+
+@driver.check("group-refused")
+def group_refused(bench):
+    topic = bench.topic("group")
+    bench.write(topic, batches.batch(numbered(1)))
+    settings = {"bootstrap.servers": bench.address, "group.id": bench.name("group"), "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    said = consumer.poll(5)
+    consumer.close()
+    holds("nothing was said", said is not None and said.error())
+    expect("the error", said.error().code(), KafkaError._UNSUPPORTED_FEATURE)
+    # Who assigns partitions must name a group all the same, and hears nothing of it.
+    consumer = Consumer(settings | {"enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    said = consumer.poll(5)
+    consumer.close()
+    holds("no record", said is not None)
+    expect("the record", said.error() or said.value(), numbered(1)[0])
+
+
 if __name__ == "__main__":
     driver.main()

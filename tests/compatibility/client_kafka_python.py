@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """kafka-python: the checks of common.py."""
 
+import time
+
 import kafka
 import kafka.errors
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 
-from checks import Driver, Row
+import batches
+from checks import Driver, Refused, Row, expect, holds, numbered
 from common import install
 
 
@@ -143,5 +146,31 @@ class Adapter:
 
 driver = Driver(f"kafka-python {kafka.__version__}")
 install(driver, Adapter())
+
+
+@driver.check("group-refused")
+def group_refused(bench):
+    topic = bench.topic("group")
+    bench.write(topic, batches.batch(numbered(1)))
+    began = time.monotonic()
+    consumer = KafkaConsumer(topic, bootstrap_servers=bench.address, group_id=bench.name("group"))
+    try:
+        consumer.poll(timeout_ms=10_000)
+        raise Refused("nothing was said")
+    except kafka.errors.IncompatibleBrokerVersion as said:
+        holds(str(said), "JoinGroup" in str(said))
+    finally:
+        consumer.close()
+    holds("it takes long", time.monotonic() - began < 5)
+    # Who assigns partitions may have a group all the same.
+    consumer = KafkaConsumer(bootstrap_servers=bench.address, group_id=bench.name("group"), enable_auto_commit=False)
+    try:
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek(TopicPartition(topic, 0), 0)
+        expect("the record", [row.value for row in next(iter(consumer.poll(timeout_ms=10_000).values()))], numbered(1))
+    finally:
+        consumer.close()
+
+
 if __name__ == "__main__":
     driver.main()

@@ -201,6 +201,15 @@ def cluster(bench):
     expect("partitions", partitions, [3])
 
 
+@driver.check("group-refused")
+def group_refused(bench):
+    topic = bench.topic("group")
+    began = time.monotonic()
+    code, _, said = kcat(bench, "-G", bench.name("group"), topic, check=False)
+    holds(f"exit code {code}: {said}", code and "Required feature not supported by broker" in said)
+    holds("it takes long", time.monotonic() - began < 5)
+
+
 @driver.check("auto-create")
 def auto_create(bench):
     topic = bench.name("auto")

@@ -71,7 +71,6 @@ mod tests {
 
     use bookie_metadata::testing::{Call, Fate};
 
-    use super::*;
     use crate::testing::MemoryBroker;
 
     /// The keys of epochs and of chains are slow: an opening is cut into steps of a second.

@@ -214,6 +214,12 @@ impl Metrics {
             .inc();
     }
 
+    /// How many requests of `api` ended with this code.
+    pub fn requests_ended(&self, api: &'static str, code: &'static str) -> u64 {
+        let labels = OutcomeLabels { api, code };
+        self.requests.get_or_create(&labels).get()
+    }
+
     /// Records how long a unary request of `api` took.
     pub fn request_took(&self, api: &'static str, took: Duration) {
         self.request_latency

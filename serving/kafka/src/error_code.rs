@@ -1,75 +1,126 @@
 //! From a fault's reason to an error code of this wire: the one table (serving.md E4).
 //!
-//! Two columns where clients need two words: what a record's path says (Produce, Fetch, ListOffsets, OffsetForLeaderEpoch), where
-//! every client asks for metadata anew and tries again on 6 and 19, and what everything else says.
+//! Three columns, as clients know other words in each place. Producers, and those who look for an offset, ask for metadata anew and
+//! try again on `NOT_LEADER`, `NOT_ENOUGH_REPLICAS`, `KAFKA_STORAGE_ERROR` and `REQUEST_TIMED_OUT`. Kafka's Java consumer ends for
+//! good on any code in Fetch that it does not expect there, the last two but one and the last among them: the test has the list of
+//! those that it does. Everything else (Metadata, and what administers) has the third.
 
 use hulse_proto::error::Reason;
+use uuid::Uuid;
 
 /// A number of the wire.
 pub(crate) type Code = i16;
 
-/// No error.
-pub(crate) const NONE: Code = 0;
-/// UNKNOWN_SERVER_ERROR.
-pub(crate) const UNKNOWN: Code = -1;
-/// OFFSET_OUT_OF_RANGE.
-pub(crate) const OFFSET_OUT_OF_RANGE: Code = 1;
-/// UNKNOWN_TOPIC_OR_PARTITION.
-pub(crate) const UNKNOWN_TOPIC_OR_PARTITION: Code = 3;
-/// NOT_LEADER_OR_FOLLOWER.
-pub(crate) const NOT_LEADER: Code = 6;
-/// REQUEST_TIMED_OUT.
-pub(crate) const REQUEST_TIMED_OUT: Code = 7;
-/// COORDINATOR_NOT_AVAILABLE.
-pub(crate) const COORDINATOR_NOT_AVAILABLE: Code = 15;
-/// INVALID_TOPIC_EXCEPTION.
-pub(crate) const INVALID_TOPIC: Code = 17;
-/// INVALID_REQUIRED_ACKS.
-pub(crate) const INVALID_REQUIRED_ACKS: Code = 21;
-/// UNSUPPORTED_VERSION.
-pub(crate) const UNSUPPORTED_VERSION: Code = 35;
-/// INVALID_PARTITIONS.
-pub(crate) const INVALID_PARTITIONS: Code = 37;
-/// INVALID_REPLICA_ASSIGNMENT.
-pub(crate) const INVALID_REPLICA_ASSIGNMENT: Code = 39;
-/// INVALID_CONFIG.
-pub(crate) const INVALID_CONFIG: Code = 40;
-/// INVALID_REQUEST.
-pub(crate) const INVALID_REQUEST: Code = 42;
-/// FETCH_SESSION_ID_NOT_FOUND.
-pub(crate) const FETCH_SESSION_ID_NOT_FOUND: Code = 70;
-/// INVALID_FETCH_SESSION_EPOCH.
-pub(crate) const INVALID_FETCH_SESSION_EPOCH: Code = 71;
-/// FENCED_LEADER_EPOCH.
-pub(crate) const FENCED_LEADER_EPOCH: Code = 74;
-/// UNKNOWN_LEADER_EPOCH.
-pub(crate) const UNKNOWN_LEADER_EPOCH: Code = 75;
-/// UNSUPPORTED_COMPRESSION_TYPE.
-pub(crate) const UNSUPPORTED_COMPRESSION: Code = 76;
-/// INVALID_RECORD.
-pub(crate) const INVALID_RECORD: Code = 87;
-/// UNKNOWN_TOPIC_ID.
-pub(crate) const UNKNOWN_TOPIC_ID: Code = 100;
+macro_rules! codes {
+    ($($name:ident = $code:literal, $words:literal;)*) => {
+        $(#[doc = $words]
+        pub(crate) const $name: Code = $code;)*
 
-/// The codes of a reason: on a record's path, and elsewhere.
-pub(crate) fn codes(reason: Reason) -> (Code, Code) {
+        /// What a code is called, in metrics.
+        pub(crate) const fn name(code: Code) -> &'static str {
+            match code {
+                $($code => $words,)*
+                _ => "ANOTHER",
+            }
+        }
+    };
+}
+
+codes! {
+    NONE = 0, "OK";
+    UNKNOWN = -1, "UNKNOWN_SERVER_ERROR";
+    OFFSET_OUT_OF_RANGE = 1, "OFFSET_OUT_OF_RANGE";
+    CORRUPT_MESSAGE = 2, "CORRUPT_MESSAGE";
+    UNKNOWN_TOPIC_OR_PARTITION = 3, "UNKNOWN_TOPIC_OR_PARTITION";
+    LEADER_NOT_AVAILABLE = 5, "LEADER_NOT_AVAILABLE";
+    NOT_LEADER = 6, "NOT_LEADER_OR_FOLLOWER";
+    REQUEST_TIMED_OUT = 7, "REQUEST_TIMED_OUT";
+    MESSAGE_TOO_LARGE = 10, "MESSAGE_TOO_LARGE";
+    INVALID_TOPIC = 17, "INVALID_TOPIC_EXCEPTION";
+    NOT_ENOUGH_REPLICAS = 19, "NOT_ENOUGH_REPLICAS";
+    INVALID_REQUIRED_ACKS = 21, "INVALID_REQUIRED_ACKS";
+    TOPIC_AUTHORIZATION_FAILED = 29, "TOPIC_AUTHORIZATION_FAILED";
+    CLUSTER_AUTHORIZATION_FAILED = 31, "CLUSTER_AUTHORIZATION_FAILED";
+    UNSUPPORTED_VERSION = 35, "UNSUPPORTED_VERSION";
+    TOPIC_ALREADY_EXISTS = 36, "TOPIC_ALREADY_EXISTS";
+    INVALID_PARTITIONS = 37, "INVALID_PARTITIONS";
+    INVALID_REPLICA_ASSIGNMENT = 39, "INVALID_REPLICA_ASSIGNMENT";
+    INVALID_CONFIG = 40, "INVALID_CONFIG";
+    INVALID_REQUEST = 42, "INVALID_REQUEST";
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45, "OUT_OF_ORDER_SEQUENCE_NUMBER";
+    INVALID_PRODUCER_EPOCH = 47, "INVALID_PRODUCER_EPOCH";
+    KAFKA_STORAGE_ERROR = 56, "KAFKA_STORAGE_ERROR";
+    SASL_AUTHENTICATION_FAILED = 58, "SASL_AUTHENTICATION_FAILED";
+    FETCH_SESSION_ID_NOT_FOUND = 70, "FETCH_SESSION_ID_NOT_FOUND";
+    INVALID_FETCH_SESSION_EPOCH = 71, "INVALID_FETCH_SESSION_EPOCH";
+    FENCED_LEADER_EPOCH = 74, "FENCED_LEADER_EPOCH";
+    UNKNOWN_LEADER_EPOCH = 75, "UNKNOWN_LEADER_EPOCH";
+    UNSUPPORTED_COMPRESSION = 76, "UNSUPPORTED_COMPRESSION_TYPE";
+    INVALID_RECORD = 87, "INVALID_RECORD";
+    THROTTLING_QUOTA_EXCEEDED = 89, "THROTTLING_QUOTA_EXCEEDED";
+    UNKNOWN_TOPIC_ID = 100, "UNKNOWN_TOPIC_ID";
+    INCONSISTENT_TOPIC_ID = 103, "INCONSISTENT_TOPIC_ID";
+    UNSUPPORTED_ENDPOINT_TYPE = 115, "UNSUPPORTED_ENDPOINT_TYPE";
+}
+
+/// The first error of several codes, or none.
+pub(crate) fn first_error(codes: impl IntoIterator<Item = Code>) -> Code {
+    let mut codes = codes.into_iter();
+    codes.find(|code| *code != NONE).unwrap_or(NONE)
+}
+
+/// What a reason is called, by where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Codes {
+    /// Produce, ListOffsets, OffsetForLeaderEpoch.
+    record: Code,
+    /// Fetch.
+    fetch: Code,
+    /// Everything else.
+    request: Code,
+}
+
+/// A row of the table.
+const fn row(record: Code, fetch: Code, request: Code) -> Codes {
+    Codes {
+        record,
+        fetch,
+        request,
+    }
+}
+
+/// A row of what no fetch meets: if it did, that is a bug, which `UNKNOWN` says.
+const fn not_of_fetch(code: Code) -> Codes {
+    row(code, UNKNOWN, code)
+}
+
+/// A row of one code.
+const fn everywhere(code: Code) -> Codes {
+    row(code, code, code)
+}
+
+const fn codes(reason: Reason) -> Codes {
     match reason {
-        Reason::InvalidRequest | Reason::PreconditionFailed => (INVALID_REQUEST, INVALID_REQUEST),
-        Reason::InvalidName => (INVALID_TOPIC, INVALID_TOPIC),
-        // MESSAGE_TOO_LARGE.
-        Reason::BatchTooLarge => (10, 10),
-        // CORRUPT_MESSAGE.
-        Reason::BatchCorrupt => (2, 2),
-        Reason::InvalidRecord => (INVALID_RECORD, INVALID_RECORD),
-        Reason::PartitionsDecrease => (INVALID_PARTITIONS, INVALID_PARTITIONS),
-        Reason::UnsupportedVersion => (UNSUPPORTED_VERSION, UNSUPPORTED_VERSION),
-        Reason::OffsetOutOfRange => (OFFSET_OUT_OF_RANGE, OFFSET_OUT_OF_RANGE),
-        // TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
-        Reason::PermissionDenied => (29, 31),
-        // SASL_AUTHENTICATION_FAILED.
-        Reason::Unauthenticated => (58, 58),
+        Reason::InvalidRequest | Reason::PreconditionFailed => not_of_fetch(INVALID_REQUEST),
+        Reason::InvalidName => row(INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC),
+        Reason::BatchTooLarge => not_of_fetch(MESSAGE_TOO_LARGE),
+        Reason::BatchCorrupt => everywhere(CORRUPT_MESSAGE),
+        Reason::InvalidRecord => not_of_fetch(INVALID_RECORD),
+        Reason::PartitionsDecrease => not_of_fetch(INVALID_PARTITIONS),
+        Reason::UnsupportedVersion => not_of_fetch(UNSUPPORTED_VERSION),
+        Reason::OffsetOutOfRange => everywhere(OFFSET_OUT_OF_RANGE),
+        Reason::PermissionDenied => row(
+            TOPIC_AUTHORIZATION_FAILED,
+            TOPIC_AUTHORIZATION_FAILED,
+            CLUSTER_AUTHORIZATION_FAILED,
+        ),
+        Reason::Unauthenticated => row(
+            SASL_AUTHENTICATION_FAILED,
+            TOPIC_AUTHORIZATION_FAILED,
+            SASL_AUTHENTICATION_FAILED,
+        ),
         Reason::TopicNotFound | Reason::PartitionNotFound | Reason::TopicDeleting => {
-            (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_OR_PARTITION)
+            everywhere(UNKNOWN_TOPIC_OR_PARTITION)
         }
         // Subscriptions are no word of this wire.
         Reason::LedgerNotFound
@@ -80,49 +131,63 @@ pub(crate) fn codes(reason: Reason) -> (Code, Code) {
         | Reason::ConsumerExists
         | Reason::ConsumerFenced
         | Reason::NotOwned
-        | Reason::CursorStale => (UNKNOWN, UNKNOWN),
-        // TOPIC_ALREADY_EXISTS.
-        Reason::TopicExists => (36, 36),
-        // INCONSISTENT_TOPIC_ID.
-        Reason::TopicRecreated => (103, 103),
-        // OUT_OF_ORDER_SEQUENCE_NUMBER.
-        Reason::OutOfOrderSequence | Reason::SequenceOverlap | Reason::NackedBefore => (45, 45),
-        // INVALID_PRODUCER_EPOCH.
-        Reason::FencedEpoch => (47, 47),
-        Reason::PartitionMoved | Reason::ShuttingDown => (NOT_LEADER, NOT_LEADER),
-        // NOT_ENOUGH_REPLICAS says "not written, try again" to every producer; THROTTLING_QUOTA_EXCEEDED does to admin clients only.
-        Reason::Overloaded => (19, 89),
-        // LEADER_NOT_AVAILABLE is a word of Metadata.
-        Reason::PartitionLoading => (NOT_LEADER, 5),
-        Reason::MetadataUnavailable => (NOT_LEADER, REQUEST_TIMED_OUT),
-        // NOT_ENOUGH_REPLICAS: not written, try again later.
-        Reason::NotEnoughBookies | Reason::StorageFull => (19, 19),
-        // KAFKA_STORAGE_ERROR: clients look for another leader and try again.
-        Reason::StorageUnavailable => (56, 56),
-        Reason::StorageTimeout | Reason::StorageUnknown | Reason::MetadataUnknown => {
-            (REQUEST_TIMED_OUT, REQUEST_TIMED_OUT)
+        | Reason::CursorStale
+        | Reason::Internal => everywhere(UNKNOWN),
+        Reason::TopicExists => not_of_fetch(TOPIC_ALREADY_EXISTS),
+        Reason::TopicRecreated => everywhere(INCONSISTENT_TOPIC_ID),
+        Reason::OutOfOrderSequence | Reason::SequenceOverlap | Reason::NackedBefore => {
+            not_of_fetch(OUT_OF_ORDER_SEQUENCE_NUMBER)
         }
-        Reason::DataDamaged => (56, UNKNOWN),
-        Reason::Internal => (UNKNOWN, UNKNOWN),
+        Reason::FencedEpoch => not_of_fetch(INVALID_PRODUCER_EPOCH),
+        Reason::PartitionMoved | Reason::ShuttingDown => everywhere(NOT_LEADER),
+        // NOT_ENOUGH_REPLICAS says "not written, try again" to every producer; THROTTLING_QUOTA_EXCEEDED does to admin clients only.
+        Reason::Overloaded => row(
+            NOT_ENOUGH_REPLICAS,
+            KAFKA_STORAGE_ERROR,
+            THROTTLING_QUOTA_EXCEEDED,
+        ),
+        // LEADER_NOT_AVAILABLE is a word of Metadata.
+        Reason::PartitionLoading => row(NOT_LEADER, NOT_LEADER, LEADER_NOT_AVAILABLE),
+        Reason::MetadataUnavailable => row(NOT_LEADER, NOT_LEADER, REQUEST_TIMED_OUT),
+        // Not written, try again later.
+        Reason::NotEnoughBookies | Reason::StorageFull => row(
+            NOT_ENOUGH_REPLICAS,
+            KAFKA_STORAGE_ERROR,
+            NOT_ENOUGH_REPLICAS,
+        ),
+        // Clients look for another leader and try again.
+        Reason::StorageUnavailable => everywhere(KAFKA_STORAGE_ERROR),
+        Reason::StorageTimeout | Reason::StorageUnknown => {
+            row(REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT)
+        }
+        Reason::MetadataUnknown => row(REQUEST_TIMED_OUT, NOT_LEADER, REQUEST_TIMED_OUT),
+        Reason::DataDamaged => row(KAFKA_STORAGE_ERROR, KAFKA_STORAGE_ERROR, UNKNOWN),
     }
 }
 
-/// The code of a reason on a record's path.
+/// The code of a reason where records are written, or places in a log are looked for.
 pub(crate) fn of_record(reason: Reason) -> Code {
-    codes(reason).0
+    codes(reason).record
 }
 
-/// As [`of_record`], of a topic that was named by its identity.
-pub(crate) fn of_record_by_id(reason: Reason) -> Code {
-    match of_record(reason) {
-        UNKNOWN_TOPIC_OR_PARTITION if reason != Reason::PartitionNotFound => UNKNOWN_TOPIC_ID,
-        code => code,
-    }
+/// The code of a reason in Fetch.
+pub(crate) fn of_fetch(reason: Reason) -> Code {
+    codes(reason).fetch
 }
 
 /// The code of a reason elsewhere.
 pub(crate) fn of_request(reason: Reason) -> Code {
-    codes(reason).1
+    codes(reason).request
+}
+
+/// The `code` of a reason where the topic was named by `id`, which is nil where it was named by its name.
+pub(crate) fn by_id(id: Uuid, reason: Reason, code: Code) -> Code {
+    let topic_is_unknown =
+        code == UNKNOWN_TOPIC_OR_PARTITION && reason != Reason::PartitionNotFound;
+    match topic_is_unknown && !id.is_nil() {
+        true => UNKNOWN_TOPIC_ID,
+        false => code,
+    }
 }
 
 #[cfg(test)]
@@ -134,15 +199,61 @@ mod tests {
     #[test]
     fn every_code_exists_and_what_may_be_retried_says_so() {
         for reason in Reason::ALL {
-            let (record, request) = codes(*reason);
-            for code in [record, request] {
+            let Codes {
+                record,
+                fetch,
+                request,
+            } = codes(*reason);
+            for code in [record, fetch, request] {
                 let known = ResponseError::try_from_code(code);
                 assert!(known.is_some(), "{reason:?} has {code}");
                 assert_eq!(known.unwrap().code(), code, "{reason:?} has {code}");
             }
             if reason.is_retryable() {
-                let known = ResponseError::try_from_code(record).unwrap();
-                assert!(known.is_retriable(), "{reason:?} has {record}");
+                for code in [record, fetch] {
+                    let known = ResponseError::try_from_code(code).unwrap();
+                    assert!(known.is_retriable(), "{reason:?} has {code}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn topic_is_unknown_by_what_it_was_called() {
+        let (name, id) = (Uuid::nil(), Uuid::from_u128(1));
+        for reason in [Reason::TopicNotFound, Reason::TopicDeleting] {
+            let told = |called| by_id(called, reason, of_record(reason));
+            assert_eq!(told(name), UNKNOWN_TOPIC_OR_PARTITION);
+            assert_eq!(told(id), UNKNOWN_TOPIC_ID);
+        }
+        let reason = Reason::PartitionNotFound;
+        let told = by_id(id, reason, of_record(reason));
+        assert_eq!(told, UNKNOWN_TOPIC_OR_PARTITION, "the topic is known");
+    }
+
+    #[test]
+    fn fetch_has_no_code_that_ends_a_java_consumer() {
+        let known = [
+            UNKNOWN,
+            OFFSET_OUT_OF_RANGE,
+            CORRUPT_MESSAGE,
+            UNKNOWN_TOPIC_OR_PARTITION,
+            NOT_LEADER,
+            // REPLICA_NOT_AVAILABLE.
+            9,
+            TOPIC_AUTHORIZATION_FAILED,
+            KAFKA_STORAGE_ERROR,
+            FENCED_LEADER_EPOCH,
+            UNKNOWN_LEADER_EPOCH,
+            // OFFSET_NOT_AVAILABLE.
+            78,
+            UNKNOWN_TOPIC_ID,
+            INCONSISTENT_TOPIC_ID,
+        ];
+        for reason in Reason::ALL {
+            for id in [Uuid::nil(), Uuid::from_u128(1)] {
+                let code = by_id(id, *reason, of_fetch(*reason));
+                assert!(known.contains(&code), "{reason:?} has {code}");
             }
         }
     }

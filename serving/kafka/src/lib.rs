@@ -1,11 +1,14 @@
 //! `serving-kafka`: the Kafka wire over a broker, so that Kafka's producers and consumers work unchanged.
 //!
-//! Main path of a request: `wire::inbox` (length, room, bytes) → `wire::request` (header, walk) → `requests` (decode, authorise, act on
-//! the broker, encode) → `wire::outbox`. `connection` holds these together and keeps the order; `listener` accepts.
+//! Main path of a request: `wire::inbox` (length, room, bytes) → `wire::request` (header, walk) → `requests` or `fetch` in two stages →
+//! `wire::outbox`. The first stage (decode, authorise, hand over to the broker) is awaited before the next request is looked at; the
+//! second (wait, encode) goes on beside later ones. `connection` holds these together and keeps the order; `listener` accepts.
 //!
 //! # Invariants
-//! 1. No length, count or version of a peer is believed before it is checked: `wire::schema` says how. What a connection holds in
-//!    memory is bounded, and so is the sum over all of them.
+//! 1. No length, count or version of a peer is believed before it is checked: `wire::schema` says how. What all connections hold in
+//!    memory is bounded, by budgets of the broker (frames, records that are read) and of the listener (decoded requests, fetches that
+//!    wait, answers of many rows that are made), each taken before the memory is. Beside these a connection has what is small: 16 KiB
+//!    of a frame, as much of a decoded request, 256 rows or 64 KiB of an answer, and one fetch of 64 KiB while there is no room.
 //! 2. Answers leave a connection in the order of its requests, and its batches reach each partition in that order.
 //! 3. Batches are never decoded or encoded: stored bytes are sent bytes but for base offset and leader epoch (ARCHITECTURE D1), and
 //!    fetched bytes are stored bytes, whichever wire brought them.
@@ -13,7 +16,7 @@
 //!
 //! Not here: groups and transactions, which come with their coordinators; who may ask what (`serving_broker::authorise`).
 //!
-//! Reading order: `listener`, `connection`, `wire`, `requests`, `fetch`.
+//! Reading order: `listener`, `link`, `connection`, `wire`, `requests`, `fetch`; `names` and `error_code` are looked up.
 
 mod connection;
 mod error_code;

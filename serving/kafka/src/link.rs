@@ -13,9 +13,14 @@ use uuid::Uuid;
 
 use crate::fetch::{Sessions, Turn};
 use crate::names;
+use crate::requests::Owed;
 
 /// Refused connections are told of at most this often.
 const COMPLAIN_EVERY: Duration = Duration::from_millis(100);
+
+/// Longest time that a request waits for its topic to be found and its partition to be opened. An opening goes on, and is waited for
+/// by the request that comes again.
+pub(crate) const OPENING_MAX: Duration = Duration::from_secs(10);
 
 /// What clients of a listener are told to dial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +52,9 @@ pub(crate) struct Served {
     pub(crate) sessions: Sessions,
     /// Bytes that the decoded requests of waiting fetches may take.
     pub(crate) waiting: Arc<Semaphore>,
-    /// Answers over everything there is that may be made at the same time.
+    /// Bytes that the decoded forms of large requests may take.
+    pub(crate) decoded: Arc<Semaphore>,
+    /// Answers of many rows that may be made at the same time.
     pub(crate) large: Arc<Semaphore>,
     /// When the last line about a refused connection was written.
     pub(crate) complained: Mutex<Option<Instant>>,
@@ -76,8 +83,12 @@ pub(crate) struct Link {
     pub(crate) port: u16,
     /// How many requests were read: a fetch that waits sees that others wait behind it.
     pub(crate) requests: watch::Sender<u64>,
+    /// One answer to a fetch that is in memory though the broker has no room for it.
+    pub(crate) lean: Arc<Semaphore>,
     /// With which partition the next fetch begins.
     pub(crate) turn: Mutex<Turn>,
+    /// What its producers must send again before anything else.
+    pub(crate) owed: Mutex<Owed>,
 }
 
 impl Link {
@@ -86,11 +97,19 @@ impl Link {
         &self.served.front
     }
 
-    /// A topic by what a request calls it: its name, or from some version on its identity.
+    /// A topic by what a request calls it: its name, or from some version on its identity; looked for until `until`.
     ///
     /// # Errors
     /// `INVALID_NAME`, `TOPIC_NOT_FOUND`, `TOPIC_DELETING`, `METADATA_UNAVAILABLE`.
-    pub(crate) async fn topic(&self, name: &str, id: Uuid) -> Result<Topic, Fault> {
+    pub(crate) async fn topic(&self, name: &str, id: Uuid, until: Instant) -> Result<Topic, Fault> {
+        let found = tokio::time::timeout_at(until, self.find(name, id)).await;
+        found.unwrap_or_else(|_| {
+            let why = "metadata did not tell of the topic in time; ask again";
+            Err(Fault::new(Reason::MetadataUnavailable, why))
+        })
+    }
+
+    async fn find(&self, name: &str, id: Uuid) -> Result<Topic, Fault> {
         let topics = self.front().topics();
         if !id.is_nil() {
             let id = TopicId(id);
@@ -106,19 +125,32 @@ impl Link {
         }
     }
 
-    /// The open partition that a request names, once it is allowed.
+    /// The open partition that a request names, once it is allowed; one that is closed is waited for until `until`, and its opening
+    /// goes on. None is begun after that.
     ///
     /// # Errors
-    /// `PERMISSION_DENIED`, `PARTITION_NOT_FOUND`, and those of [`Front::open`].
+    /// `PERMISSION_DENIED`, `PARTITION_NOT_FOUND`, `PARTITION_LOADING`, and those of [`Front::open`].
     pub(crate) async fn open(
         &self,
         topic: &Topic,
         index: i32,
         action: Action,
+        until: Instant,
     ) -> Result<PartitionHandle, Fault> {
         self.front().allow(action, Resource::TopicId(topic.id))?;
         let partition = partition(topic, index)?;
-        self.front().open(partition).await
+        let late = || {
+            Fault::new(
+                Reason::PartitionLoading,
+                "the partition is being opened; ask again",
+            )
+        };
+        let is_open = self.front().partitions().opened(partition).is_some();
+        if !is_open && Instant::now() >= until {
+            return Err(late());
+        }
+        let opened = tokio::time::timeout_at(until, self.front().open(partition)).await;
+        opened.unwrap_or_else(|_| Err(late()))
     }
 }
 

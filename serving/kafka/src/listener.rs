@@ -17,12 +17,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::connection::Connection;
 use crate::fetch::Sessions;
 use crate::link::{Advertise, Served};
+use crate::requests::DECODED_BYTES;
 
 /// The broker's number is asked for again after this, while metadata do not answer.
 const NUMBER_AGAIN: Duration = Duration::from_millis(500);
 /// What the decoded requests of waiting fetches may take, bytes.
 const WAITING_BYTES: usize = 64 << 20;
-/// Answers over everything there is that may be made at the same time.
+/// Answers of many rows that may be made at the same time.
 const LARGE_MAX: usize = 4;
 
 /// What a listener is told.
@@ -92,6 +93,7 @@ pub(crate) async fn served(config: &ListenerConfig, front: &Arc<Front>) -> Serve
         advertise: config.advertise.clone(),
         sessions: Sessions::new(rng.random()),
         waiting: Arc::new(Semaphore::new(WAITING_BYTES)),
+        decoded: Arc::new(Semaphore::new(DECODED_BYTES)),
         large: Arc::new(Semaphore::new(LARGE_MAX)),
         complained: Mutex::default(),
     }

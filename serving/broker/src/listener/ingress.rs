@@ -1,8 +1,8 @@
-//! The bytes of produce requests that the whole broker may hold at once (ARCHITECTURE D15).
+//! The bytes of requests that the whole broker may hold at once (ARCHITECTURE D15).
 //!
-//! A session takes permits for a batch that it has read before it reads the next message, so each session holds at most one
-//! batch beyond the limit; what is not read stays in the sockets and HTTP/2 stops the senders. A batch that is handed to its
-//! partition keeps its room until the partition is done with it, be its session gone or its time over.
+//! A gRPC session takes permits for a batch that it has read before it reads the next message, so each session holds at most one
+//! batch beyond the limit; what is not read stays in the sockets and HTTP/2 stops the senders. A listener of another wire takes them
+//! for a frame before it reads more than its beginning.
 
 use std::future::Future;
 use std::sync::Arc;

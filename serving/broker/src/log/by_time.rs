@@ -297,3 +297,62 @@ fn first_record(
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Work that counts that it has begun and waits for a word.
+    #[derive(Clone)]
+    struct Gated {
+        begun: Arc<AtomicUsize>,
+        gate: Arc<Mutex<Receiver<()>>>,
+    }
+
+    impl Gated {
+        fn new() -> (Self, Sender<()>) {
+            let (open, gate) = channel();
+            let gated = Self {
+                begun: Arc::default(),
+                gate: Arc::new(Mutex::new(gate)),
+            };
+            (gated, open)
+        }
+
+        fn take(&self, turns: &TimeTurns) -> tokio::task::JoinHandle<Result<(), Fault>> {
+            let (gated, turns) = (self.clone(), turns.clone());
+            let work = move || {
+                gated.begun.fetch_add(1, Ordering::SeqCst);
+                gated.gate.lock().unwrap().recv().unwrap();
+            };
+            tokio::spawn(async move { turns.take(async { Ok(work) }).await })
+        }
+
+        async fn begun(&self, expected: usize) {
+            while self.begun.load(Ordering::SeqCst) < expected {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn turn_is_kept_by_work_that_nobody_waits_for_until_it_is_done() {
+        let turns = TimeTurns::new();
+        let (gated, open) = Gated::new();
+        let first: Vec<_> = (0..OPENED_MAX).map(|_| gated.take(&turns)).collect();
+        gated.begun(OPENED_MAX).await;
+        first.iter().for_each(|task| task.abort());
+        let next = gated.take(&turns);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(gated.begun.load(Ordering::SeqCst), OPENED_MAX);
+        open.send(()).unwrap();
+        gated.begun(OPENED_MAX + 1).await;
+        (0..OPENED_MAX).for_each(|_| open.send(()).unwrap());
+        next.await.unwrap().unwrap();
+    }
+}

@@ -40,6 +40,8 @@ pub struct ReadBatch {
     pub bytes: Bytes,
     /// The owner's clock at its append, ms since 1970.
     pub append_time: TimestampMs,
+    /// How long the batches of its entry are together, of which `bytes` is a slice and which it keeps in memory.
+    pub entry_bytes: usize,
 }
 
 /// What a read found: `[prev_end, end)` is exactly covered by `batches` and `skipped`.
@@ -394,6 +396,7 @@ impl ReadChunk {
                 self.batches.push(ReadBatch {
                     bytes,
                     append_time: envelope.append_time,
+                    entry_bytes: body.len(),
                 });
                 self.end = end;
             }

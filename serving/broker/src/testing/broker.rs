@@ -133,7 +133,8 @@ impl MemoryBroker {
         })
     }
 
-    /// From now on a take-over goes on for about twice this time after it has won its epoch; of zero, it is as fast as ever.
+    /// From now on a take-over goes on for twice this time after it has won its epoch, and a new ledger takes it once more; of zero,
+    /// all is as fast as ever.
     pub fn slow_openings(&self, time: Duration) {
         self.metadata.choose(move |call| match call {
             Call::List(prefix) if prefix.starts_with("chain/") && !time.is_zero() => {

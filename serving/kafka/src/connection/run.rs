@@ -10,11 +10,11 @@ use futures::stream::FuturesOrdered;
 use futures::{FutureExt, StreamExt};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::link::{Link, Served};
-use crate::requests::{self, Begun, Outcome};
+use crate::requests::{self, FirstStage, Outcome};
 use crate::wire::{Broken, Frame, Inbox, Incoming, Outbox, read};
 
 /// This wire in metrics.
@@ -34,7 +34,7 @@ pub(crate) struct Connection<S> {
     inbox: Inbox,
     outbox: Outbox,
     /// First stage of the request that was read last.
-    beginning: Option<BoxFuture<'static, Result<Begun, Broken>>>,
+    first_stage: Option<BoxFuture<'static, Result<FirstStage, Broken>>>,
     in_flight: FuturesOrdered<BoxFuture<'static, Outcome>>,
     muted_until: Option<Instant>,
     idle_since: Instant,
@@ -72,7 +72,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             host,
             port,
             requests: watch::Sender::new(0),
+            lean: Arc::new(Semaphore::new(1)),
             turn: Mutex::default(),
+            owed: Mutex::default(),
         };
         Self {
             link: Arc::new(link),
@@ -80,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             peer,
             inbox: Inbox::new(),
             outbox: Outbox::default(),
-            beginning: None,
+            first_stage: None,
             in_flight: FuturesOrdered::new(),
             muted_until: None,
             idle_since: Instant::now(),
@@ -117,12 +119,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn serve(&mut self) -> End {
         let drain = self.link.front().drain().clone();
         loop {
-            let idle = self.in_flight.is_empty() && self.beginning.is_none();
+            let idle = self.in_flight.is_empty() && self.first_stage.is_none();
             if self.ending && idle {
                 return End::Drained;
             }
             let may_read = !self.ending
-                && self.beginning.is_none()
+                && self.first_stage.is_none()
                 && self.muted_until.is_none()
                 && self.in_flight.len() < IN_FLIGHT_MAX;
             let wake = self.wake(idle);
@@ -130,7 +132,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let step = tokio::select! {
                 biased;
                 Some(outcome) = self.in_flight.next() => self.answer(outcome).await,
-                begun = begun(&mut self.beginning) => self.begun(begun).await,
+                first = first_stage(&mut self.first_stage) => self.enqueue(first).await,
                 () = drain.cancelled(), if !self.ending => {
                     self.ending = true;
                     Ok(())
@@ -148,7 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn wake(&self, idle: bool) -> Instant {
         match self.muted_until {
             Some(until) => until,
-            None if idle && !self.inbox.has_begun() => self.idle_since + IDLE_MAX,
+            None if idle && !self.inbox.is_reading() => self.idle_since + IDLE_MAX,
             None => Instant::now() + IDLE_MAX,
         }
     }
@@ -157,6 +159,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.muted_until.take().is_some() {
             return Ok(());
         }
+        // A frame that waits for room is no idleness.
+        let idle = idle && !self.inbox.is_reading();
         match idle && self.idle_since.elapsed() >= IDLE_MAX {
             true => Err(End::Idle),
             false => Ok(()),
@@ -175,7 +179,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.link.requests.send_replace(number);
         match read(frame) {
             Ok(Incoming::Request(request)) => {
-                self.beginning = Some(requests::begin(self.link.clone(), request, number).boxed());
+                self.first_stage =
+                    Some(requests::first_stage(self.link.clone(), request, number).boxed());
             }
             Ok(Incoming::NewerVersions { correlation }) => {
                 let outcome = requests::older_versions(correlation);
@@ -187,15 +192,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    async fn begun(&mut self, begun: Result<Begun, Broken>) -> Result<(), End> {
-        match begun {
-            Ok(Begun::Answered(outcome)) if self.in_flight.is_empty() => self.answer(outcome).await,
-            Ok(Begun::Answered(outcome)) => {
+    /// Puts what is left of a request behind those before it.
+    async fn enqueue(&mut self, first: Result<FirstStage, Broken>) -> Result<(), End> {
+        match first {
+            Ok(FirstStage::Answered(outcome)) if self.in_flight.is_empty() => {
+                self.answer(outcome).await
+            }
+            Ok(FirstStage::Answered(outcome)) => {
                 self.in_flight
                     .push_back(futures::future::ready(outcome).boxed());
                 Ok(())
             }
-            Ok(Begun::Later(later)) => {
+            Ok(FirstStage::Later(later)) => {
                 self.in_flight.push_back(later);
                 Ok(())
             }
@@ -234,14 +242,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 /// The first stage under way; waits for ever when there is none.
-async fn begun(
-    beginning: &mut Option<BoxFuture<'static, Result<Begun, Broken>>>,
-) -> Result<Begun, Broken> {
-    match beginning {
-        Some(stage) => {
-            let begun = stage.await;
-            *beginning = None;
-            begun
+async fn first_stage(
+    stage: &mut Option<BoxFuture<'static, Result<FirstStage, Broken>>>,
+) -> Result<FirstStage, Broken> {
+    match stage {
+        Some(running) => {
+            let first = running.await;
+            *stage = None;
+            first
         }
         None => futures::future::pending().await,
     }

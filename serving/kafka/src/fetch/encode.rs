@@ -7,12 +7,15 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::ApiKey;
 
 use super::gather::put_records;
+use super::run::SESSIONS_FROM;
 use super::spot::{Found, Spot};
 use crate::error_code::{self, Code};
+use crate::link::Link;
 use crate::wire::{Answer, Asked, put_header};
 
-/// First version with a session, and an error of the whole.
-const SESSION_FROM: i16 = 7;
+/// First versions that tell where the log begins, and which replica to read from.
+const LOG_START_FROM: i16 = 5;
+const PREFERRED_REPLICA_FROM: i16 = 11;
 /// First flexible version.
 const FLEXIBLE_FROM: i16 = 12;
 /// First version that names topics by identity.
@@ -26,8 +29,25 @@ pub(super) struct Head<'a> {
     pub(super) throttle_ms: i32,
     pub(super) code: Code,
     pub(super) session: i32,
-    /// The broker's number, host and port: told to clients that looked for another leader.
-    pub(super) broker: (i32, &'a str, u16),
+    pub(super) broker: Broker<'a>,
+}
+
+/// This broker, as it is told to clients that looked for another leader.
+pub(super) struct Broker<'a> {
+    node_id: i32,
+    host: &'a str,
+    port: u16,
+}
+
+impl<'a> Broker<'a> {
+    /// As the client of this connection reaches it.
+    pub(super) fn of(link: &'a Link) -> Self {
+        Self {
+            node_id: link.served.node_id,
+            host: &link.host,
+            port: link.port,
+        }
+    }
 }
 
 /// The frame.
@@ -38,7 +58,7 @@ pub(super) fn encode(head: &Head<'_>, partitions: Vec<(Spot, Found)>) -> Answer 
     let mut parts = Vec::new();
     put_header(&mut out, head.asked);
     out.put_i32(head.throttle_ms);
-    if version >= SESSION_FROM {
+    if version >= SESSIONS_FROM {
         out.put_i16(head.code);
         out.put_i32(head.session);
     }
@@ -47,7 +67,7 @@ pub(super) fn encode(head: &Head<'_>, partitions: Vec<(Spot, Found)>) -> Answer 
         .any(|(_, found)| found.leader_epoch.is_some());
     let mut writer = Writer {
         version,
-        leader: head.broker.0,
+        leader: head.broker.node_id,
         out: &mut out,
         parts: &mut parts,
     };
@@ -126,12 +146,12 @@ impl Writer<'_> {
         self.out.put_i64(found.high_watermark);
         // Without transactions every record is decided.
         self.out.put_i64(found.high_watermark);
-        if self.version >= 5 {
+        if self.version >= LOG_START_FROM {
             self.out.put_i64(found.log_start);
         }
         // No aborted transactions.
         self.count(0);
-        if self.version >= 11 {
+        if self.version >= PREFERRED_REPLICA_FROM {
             // No other replica is better.
             self.out.put_i32(-1);
         }
@@ -157,13 +177,17 @@ impl Writer<'_> {
 
     /// The tags of the whole: where the leaders are, from the version on that has it.
     fn endpoints(&mut self, head: &Head<'_>, moved: bool) {
-        let (id, host, port) = head.broker;
+        let Broker {
+            node_id,
+            host,
+            port,
+        } = head.broker;
         if !moved || self.version < ENDPOINTS_FROM {
             return self.out.put_u8(0);
         }
         let mut field = BytesMut::new();
         put_varint(&mut field, 2);
-        field.put_i32(id);
+        field.put_i32(node_id);
         put_varint(&mut field, host.len() + 1);
         field.put_slice(host.as_bytes());
         field.put_i32(i32::from(port));

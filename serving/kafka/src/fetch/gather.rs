@@ -8,34 +8,38 @@ use futures::stream;
 use hulse_proto::batch::{BatchHeader, Compression, empty_batch};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, OwnerEpoch};
-use serving_broker::{Action, PartitionHandle, ReadChunk, Topic};
+use serving_broker::{Action, PartitionHandle, ReadBatch, ReadChunk, Topic};
+use tokio::time::Instant;
 
 use super::spot::{Found, Spot, TopicKey};
 use crate::error_code::{self, Code};
 use crate::link::Link;
 use crate::requests::epoch_number;
+use crate::wire;
 
 /// Partitions that are opened at the same time for one request.
 const OPENINGS_AT_ONCE: usize = 16;
+/// Batches stay slices of their entry where they are at least this part of it.
+const PINNED_SHARE: usize = 4;
 /// First version whose clients know zstd (KIP-110).
 const ZSTD_FROM: i16 = 10;
 
 /// A partition that is open, or the code of why it is not.
 pub(super) type Open = Result<PartitionHandle, Code>;
 
-/// Opens what the spots name.
-pub(super) async fn open_all(link: &Link, spots: &[Spot]) -> Vec<Open> {
+/// Opens what the spots name, as far as that is done by `until`.
+pub(super) async fn open_all(link: &Link, spots: &[Spot], until: Instant) -> Vec<Open> {
     let mut topics = HashMap::new();
     for spot in spots {
         let key = (spot.topic.name.as_str(), spot.topic.id);
         if let std::collections::hash_map::Entry::Vacant(slot) = topics.entry(key) {
-            slot.insert(link.topic(key.0, key.1).await);
+            slot.insert(link.topic(key.0, key.1, until).await);
         }
     }
     let mut opening = Vec::with_capacity(spots.len());
     for spot in spots {
         let topic = &topics[&(spot.topic.name.as_str(), spot.topic.id)];
-        opening.push(open(link, spot, topic));
+        opening.push(open(link, spot, topic, until));
     }
     stream::iter(opening)
         .buffered(OPENINGS_AT_ONCE)
@@ -43,9 +47,9 @@ pub(super) async fn open_all(link: &Link, spots: &[Spot]) -> Vec<Open> {
         .await
 }
 
-async fn open(link: &Link, spot: &Spot, topic: &Result<Topic, Fault>) -> Open {
+async fn open(link: &Link, spot: &Spot, topic: &Result<Topic, Fault>, until: Instant) -> Open {
     let opened = match topic {
-        Ok(topic) => link.open(topic, spot.index, Action::Consume).await,
+        Ok(topic) => link.open(topic, spot.index, Action::Consume, until).await,
         Err(fault) => Err(fault.clone()),
     };
     opened.map_err(|fault| code(link, &spot.topic, &fault))
@@ -53,18 +57,18 @@ async fn open(link: &Link, spot: &Spot, topic: &Result<Topic, Fault>) -> Open {
 
 fn code(link: &Link, topic: &TopicKey, fault: &Fault) -> Code {
     link.front().metrics().fault(fault.reason);
-    match topic.id.is_nil() {
-        true => error_code::of_record(fault.reason),
-        false => error_code::of_record_by_id(fault.reason),
-    }
+    let code = error_code::of_fetch(fault.reason);
+    error_code::by_id(topic.id, fault.reason, code)
 }
 
 /// Bytes that may still be put into an answer.
 pub(super) struct Budget {
     /// Of the answer.
     pub(super) left: usize,
-    /// Nothing is in it yet: then the first batch goes in, however long (serving.md D2.7).
-    pub(super) empty: bool,
+    /// A first batch goes in up to this length whatever the limits are (serving.md D2.7); 0 when something is in.
+    pub(super) first_allowed: usize,
+    /// A batch was left out as it did not fit: nothing more is read.
+    pub(super) full: bool,
 }
 
 /// Looks at one partition and reads from it as much as the budget gives.
@@ -87,7 +91,10 @@ pub(super) async fn look(
         return found;
     }
     let offsets = open.offsets();
-    let (begin, end) = (wire(offsets.log_start), wire(offsets.high_watermark));
+    let (begin, end) = (
+        wire::offset(offsets.log_start),
+        wire::offset(offsets.high_watermark),
+    );
     let Some(offset) = u64::try_from(spot.offset)
         .ok()
         .filter(|_| (begin..=end).contains(&spot.offset))
@@ -98,22 +105,33 @@ pub(super) async fn look(
             ..Found::empty(end, begin)
         };
     };
+    if spot.offset == end {
+        return Found::empty(end, begin);
+    }
     let bytes = spot.bytes_max.min(budget.left);
-    if spot.offset == end || (bytes == 0 && !budget.empty) {
+    budget.full |= budget.left == 0 && budget.first_allowed == 0;
+    if budget.full || (bytes == 0 && budget.first_allowed == 0) {
         return Found {
-            left_out: spot.offset < end,
+            left_out: true,
             ..Found::empty(end, begin)
         };
     }
     match open.read(Offset(offset), bytes.max(1)).await {
         Ok(chunk) => {
             let epoch = open.leader_epoch();
-            let found = take(chunk, epoch, version, (bytes, budget.empty));
+            let limits = Limits {
+                bytes,
+                first_allowed: budget.first_allowed,
+            };
+            let (found, cut) = take(chunk, epoch, version, limits);
+            budget.full |= cut && budget.left < spot.bytes_max;
             budget.left = budget.left.saturating_sub(found.bytes);
-            budget.empty &= found.bytes == 0;
+            if found.bytes > 0 {
+                budget.first_allowed = 0;
+            }
             Found {
                 log_start: begin,
-                left_out: found.bytes == 0,
+                left_out: found.bytes == 0 && found.code == error_code::NONE,
                 ..found
             }
         }
@@ -139,9 +157,16 @@ fn check_epoch(spot: &Spot, open: &PartitionHandle) -> Result<(), Found> {
     })
 }
 
-/// What of a chunk goes into the answer: whole batches, the first one always where `(bytes, first)` says so.
-fn take(chunk: ReadChunk, epoch: OwnerEpoch, version: i16, (bytes, first): (usize, bool)) -> Found {
-    let end = wire(chunk.high_watermark);
+/// What one partition may put into an answer.
+struct Limits {
+    bytes: usize,
+    /// As in [`Budget`].
+    first_allowed: usize,
+}
+
+/// What of a chunk goes into the answer, whole batches; and whether a batch did not fit.
+fn take(chunk: ReadChunk, epoch: OwnerEpoch, version: i16, limits: Limits) -> (Found, bool) {
+    let end = wire::offset(chunk.high_watermark);
     let mut found = Found::empty(end, -1);
     // Offsets without records before the first batch: a client moves on by batches only, so it gets an empty one.
     let gap = chunk.skipped.first().filter(|(first, ..)| {
@@ -152,21 +177,46 @@ fn take(chunk: ReadChunk, epoch: OwnerEpoch, version: i16, (bytes, first): (usiz
     if let Some((first, after, _)) = gap {
         push(&mut found, empty_batch(*first, *after, epoch));
     }
+    let mut cut = false;
+    let mut bytes = found.bytes;
+    let mut taken = Vec::with_capacity(chunk.batches.len());
     for batch in chunk.batches {
-        let fits = found.bytes + batch.bytes.len() <= bytes;
-        let allowed = fits || (first && found.bytes == 0);
-        if !allowed {
+        let length = batch.bytes.len();
+        let fits = bytes + length <= limits.bytes;
+        if !fits && (bytes > 0 || length > limits.first_allowed) {
+            cut = true;
             break;
         }
         if version < ZSTD_FROM && is_zstd(&batch.bytes) {
-            if found.bytes == 0 {
+            if bytes == 0 {
                 found.code = error_code::UNSUPPORTED_COMPRESSION;
             }
             break;
         }
-        push(&mut found, batch.bytes);
+        bytes += length;
+        taken.push(batch);
     }
-    found
+    for batch in unpinned(taken) {
+        push(&mut found, batch);
+    }
+    (found, cut)
+}
+
+/// The batches. Where they are a small part of an entry they are copied out, as a slice would keep all of it in memory.
+fn unpinned(mut batches: Vec<ReadBatch>) -> Vec<Bytes> {
+    // What is of one entry lies side by side in it.
+    let together = |left: &ReadBatch, right: &ReadBatch| {
+        std::ptr::eq(left.bytes.as_ptr_range().end, right.bytes.as_ptr())
+    };
+    for of_entry in batches.chunk_by_mut(together) {
+        let bytes: usize = of_entry.iter().map(|batch| batch.bytes.len()).sum();
+        if bytes < of_entry[0].entry_bytes / PINNED_SHARE {
+            for batch in of_entry {
+                batch.bytes = Bytes::copy_from_slice(&batch.bytes);
+            }
+        }
+    }
+    batches.into_iter().map(|batch| batch.bytes).collect()
 }
 
 fn push(found: &mut Found, batch: Bytes) {
@@ -177,11 +227,6 @@ fn push(found: &mut Found, batch: Bytes) {
 fn is_zstd(batch: &[u8]) -> bool {
     let header = BatchHeader::view(batch).ok();
     header.is_some_and(|header| header.compression() == Ok(Compression::Zstd))
-}
-
-/// An offset as the wire has it.
-pub(crate) fn wire(offset: Offset) -> i64 {
-    i64::try_from(offset.0).unwrap_or(i64::MAX)
 }
 
 /// Small batches are joined: each run of bytes costs the operating system more than copying them.
@@ -196,5 +241,44 @@ pub(super) fn put_records(out: &mut BytesMut, parts: &mut Vec<Bytes>, records: V
             parts.push(out.split().freeze());
         }
         parts.push(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Batches of an entry, of these lengths.
+    fn entry(lengths: &[usize]) -> Vec<ReadBatch> {
+        let entry_bytes = lengths.iter().sum();
+        let mut body = Bytes::from(vec![7; entry_bytes]);
+        let slices = lengths.iter().map(|length| body.split_to(*length));
+        let batch = |bytes| ReadBatch {
+            bytes,
+            append_time: 0,
+            entry_bytes,
+        };
+        slices.map(batch).collect()
+    }
+
+    #[test]
+    fn small_part_of_an_entry_does_not_keep_all_of_it() {
+        let of_many = entry(&[1_000; 10]);
+        let slices: Vec<_> = of_many.iter().map(|batch| batch.bytes.as_ptr()).collect();
+        let copied = |taken: Vec<ReadBatch>| {
+            let kept = unpinned(taken).into_iter();
+            kept.map(|batch| !slices.contains(&batch.as_ptr()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(copied(of_many[..2].to_vec()), [true; 2]);
+        assert_eq!(copied(of_many[..3].to_vec()), [false; 3]);
+        assert_eq!(copied(of_many.clone()), [false; 10]);
+        // The end of one entry, and the beginning of another.
+        let other = entry(&[1_000, 9_000]);
+        let joined = [&of_many[4..], &other[..1]].concat();
+        let copies = copied(joined);
+        assert_eq!(copies[..6], [false; 6]);
+        let kept = unpinned(other[..1].to_vec());
+        assert_ne!(kept[0].as_ptr(), other[0].bytes.as_ptr());
     }
 }

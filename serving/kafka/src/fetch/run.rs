@@ -14,44 +14,49 @@ use serving_broker::LogOffsets;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
-use super::encode::{Head, encode, refuse};
+use super::encode::{Broker, Head, encode, refuse};
 use super::gather::{Budget, Open, look, open_all};
-use super::session::Plan;
+use super::room::Room;
+use super::session::{Asking, Plan, Telling};
 use super::spot::{Found, Spot, spots};
 use super::turn::Turn;
 use crate::error_code;
-use crate::link::Link;
-use crate::requests::{Begun, Outcome, count, millis, throttle};
-use crate::wire::{Asked, Broken, Request};
+use crate::link::{Link, OPENING_MAX};
+use crate::requests::{FirstStage, Outcome, count, millis, throttle};
+use crate::wire::{Answer, Asked, Broken, Request};
 
+/// First version with a session.
+pub(super) const SESSIONS_FROM: i16 = 7;
 /// Most bytes of records in one answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Longest wait that a client may ask for.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// A fetch that does not want to wait waits for closed partitions all the same, but no longer than this.
+const OPENING_MIN: Duration = Duration::from_millis(100);
 /// What one element of a request takes while it waits, bytes.
 const ELEMENT_BYTES: usize = 256;
-/// A fetch that finds no room for its records tries again with half as many, down to this.
-const ROOM_BYTES_MIN: usize = 64 << 10;
 
 /// First stage: the session's word. Everything else may go on beside later requests.
-pub(crate) async fn begin(
+pub(crate) async fn first_stage(
     link: Arc<Link>,
     mut request: Request,
     number: u64,
-) -> Result<Begun, Broken> {
+) -> Result<FirstStage, Broken> {
     let message: FetchRequest = request.decode()?;
-    let session = (message.session_id, message.session_epoch);
+    let asking = Asking {
+        session: message.session_id,
+        epoch: message.session_epoch,
+    };
     let wanted = spots(message.topics);
     let plan = match request.version {
-        ..7 => Ok(Plan {
-            session: 0,
-            incremental: false,
+        ..SESSIONS_FROM => Ok(Plan {
+            telling: Telling::default(),
             spots: wanted,
         }),
         _ => link
             .served
             .sessions
-            .plan(session, wanted, message.forgotten_topics_data),
+            .plan(asking, wanted, message.forgotten_topics_data),
     };
     let bytes = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
     let wait = Duration::from_millis(u64::try_from(message.max_wait_ms).unwrap_or(0)).min(WAIT_MAX);
@@ -60,15 +65,15 @@ pub(crate) async fn begin(
     let plan = match plan {
         Ok(plan) => plan,
         Err(code) => {
-            count(link.front(), request.api.metric, request.began, None);
+            count(link.front(), request.api.metric, request.began, code);
             let head = Head {
                 asked,
                 throttle_ms: 0,
                 code,
                 session: 0,
-                broker: (link.served.node_id, &link.host, link.port),
+                broker: Broker::of(&link),
             };
-            return Ok(Begun::Answered(Outcome::Answer(refuse(&head))));
+            return Ok(FirstStage::Answered(Outcome::Answer(refuse(&head))));
         }
     };
     let held = request.frame_bytes + ELEMENT_BYTES * request.elements.max(plan.spots.len());
@@ -82,11 +87,12 @@ pub(crate) async fn begin(
     let fetch = Fetch {
         asked,
         number,
+        open_until: request.began + wait.clamp(OPENING_MIN, OPENING_MAX),
         // Without room to wait in, it answers with what there is.
         deadline: request.began + if held.is_some() { wait } else { Duration::ZERO },
         bytes_min: bytes(message.min_bytes).min(bytes_max),
         bytes_max,
-        session: (plan.session, plan.incremental),
+        telling: plan.telling,
         first,
         spots: plan.spots,
         link,
@@ -96,11 +102,11 @@ pub(crate) async fn begin(
     let wait = throttle(request.waited);
     // Its room is of what comes in; from here on it counts as what waits.
     drop(request);
-    Ok(Begun::later(async move {
+    Ok(FirstStage::later(async move {
         let link = fetch.link.clone();
-        let outcome = fetch.run(wait).await;
-        count(link.front(), metric, began, None);
-        outcome
+        let answer = fetch.run(wait).await;
+        count(link.front(), metric, began, answer.code);
+        Outcome::Answer(answer)
     }))
 }
 
@@ -109,11 +115,12 @@ struct Fetch {
     asked: Asked,
     /// Which request of its connection it is.
     number: u64,
+    /// What is not open by then is answered as such.
+    open_until: Instant,
     deadline: Instant,
     bytes_min: usize,
     bytes_max: usize,
-    /// The session's number, and whether only changes are told.
-    session: (i32, bool),
+    telling: Telling,
     /// The partition that is looked at first.
     first: usize,
     spots: Vec<Spot>,
@@ -125,24 +132,41 @@ struct Gathered {
     found: Vec<Found>,
     bytes: usize,
     failed: bool,
-    /// The limits left partitions out that have records.
-    short: bool,
-    room: Option<OwnedSemaphorePermit>,
+    /// The limit of the answer kept batches out, so that it is of no use to wait for more.
+    full: bool,
+    /// The first partition that has records and gave none of them.
+    left_out: Option<usize>,
+    room: Room,
+}
+
+impl Gathered {
+    /// There was no room for the first batch.
+    fn is_starved(&self) -> bool {
+        let no_room = self.room.is_lean || self.room.permit.is_none();
+        no_room && self.bytes == 0 && self.left_out.is_some()
+    }
 }
 
 impl Fetch {
-    async fn run(self, throttle: Duration) -> Outcome {
-        let opens = open_all(&self.link, &self.spots).await;
+    async fn run(self, throttle: Duration) -> Answer {
+        let opens = open_all(&self.link, &self.spots, self.open_until).await;
+        let mut tried = false;
         let gathered = loop {
             // Watched from before the look, so that nothing that comes after it is missed.
             let watches = watches(&opens);
-            let gathered = self.gather(&opens).await;
+            let gathered = self.gather(&opens, tried).await;
+            let starved = gathered.is_starved();
             if gathered.failed
                 || gathered.bytes >= self.bytes_min
+                || (gathered.full && !starved)
                 || Instant::now() >= self.deadline
                 || self.is_pressed()
             {
                 break gathered;
+            }
+            tried = starved;
+            if starved {
+                continue;
             }
             let missing = self.bytes_min - gathered.bytes;
             drop(gathered);
@@ -156,42 +180,51 @@ impl Fetch {
         *self.link.requests.borrow() > self.number || self.link.front().drain().is_cancelled()
     }
 
-    /// Waits until about `missing` bytes more are there, or the fetch must end.
-    async fn wait(&self, watches: Vec<Watched>, missing: usize) {
+    /// Ends when something waits for this fetch to end.
+    async fn pressed(&self) {
         let mut requests = self.link.requests.subscribe();
         let drain = self.link.front().drain();
-        let more = grown(watches, missing);
         tokio::select! {
             biased;
             _ = requests.wait_for(|number| *number > self.number) => {}
             () = drain.cancelled() => {}
+        }
+    }
+
+    /// Waits until about `missing` bytes more are there, or the fetch must end.
+    async fn wait(&self, watches: Vec<Watched>, missing: usize) {
+        let more = grown(watches, missing);
+        tokio::select! {
+            biased;
+            () = self.pressed() => {}
             () = more => {}
             () = tokio::time::sleep_until(self.deadline) => {}
         }
     }
 
-    /// Looks at every partition, from the first one round.
-    async fn gather(&self, opens: &[Open]) -> Gathered {
+    /// Looks at every partition, from the first one round. Who has `tried` to do without room waits for it longer.
+    async fn gather(&self, opens: &[Open], tried: bool) -> Gathered {
         let count = self.spots.len();
+        let room = match self.has_records(opens) {
+            true => self.room(tried).await,
+            false => Room::none(),
+        };
+        let mut budget = Budget {
+            left: match room.permit {
+                Some(_) => room.bytes.min(self.bytes_max),
+                None => 0,
+            },
+            first_allowed: room.first_allowed(),
+            full: false,
+        };
         let mut gathered = Gathered {
             found: vec![Found::failed(error_code::NONE); count],
             bytes: 0,
             failed: false,
-            short: false,
-            room: None,
+            full: false,
+            left_out: None,
+            room,
         };
-        let mut budget = Budget {
-            left: 0,
-            empty: false,
-        };
-        if self.has_records(opens) {
-            let (room, bytes) = self.room().await;
-            gathered.room = room;
-            budget = Budget {
-                left: bytes.min(self.bytes_max),
-                empty: bytes > 0,
-            };
-        }
         for step in 0..count {
             let at = (self.first + step) % count;
             let version = self.asked.version;
@@ -204,15 +237,25 @@ impl Fetch {
             )
             .await;
             gathered.bytes += found.bytes;
-            gathered.short |= found.left_out;
+            if found.left_out {
+                gathered.left_out.get_or_insert(at);
+            }
             gathered.failed |= found.code != error_code::NONE;
             gathered.found[at] = found;
         }
+        gathered.full = budget.full;
         // What is held until the answer is written is what is in it.
-        if let Some(room) = &mut gathered.room {
-            drop(room.split(room.num_permits().saturating_sub(gathered.bytes)));
-        }
+        gathered.room.keep(gathered.bytes);
         gathered
+    }
+
+    async fn room(&self, tried: bool) -> Room {
+        let taking = Room::take(&self.link, self.bytes_max, self.deadline, tried);
+        tokio::select! {
+            biased;
+            room = taking => room,
+            () = self.pressed(), if tried => Room::none(),
+        }
     }
 
     /// Whether any partition has records to give, by offsets alone.
@@ -224,35 +267,9 @@ impl Fetch {
         })
     }
 
-    /// Room for the records of the answer, and how many bytes of it. A first batch is whole however long, so there is room for one.
-    /// Where the broker has none, it is waited for as long as the fetch may take.
-    async fn room(&self) -> (Option<OwnedSemaphorePermit>, usize) {
-        let front = self.link.front();
-        let all = front.config().read_ahead_bytes.max(1);
-        let least = front.config().max_batch_bytes.max(ROOM_BYTES_MIN).min(all);
-        let mut bytes = self.bytes_max.clamp(least, all.max(least));
-        let rooms = front.read_ahead();
-        loop {
-            let count = u32::try_from(bytes).unwrap_or(u32::MAX);
-            if let Ok(room) = rooms.clone().try_acquire_many_owned(count) {
-                return (Some(room), bytes);
-            }
-            if bytes == least {
-                break;
-            }
-            bytes = (bytes / 2).max(least);
-        }
-        let count = u32::try_from(least).unwrap_or(u32::MAX);
-        let waiting = rooms.clone().acquire_many_owned(count);
-        match tokio::time::timeout_at(self.deadline, waiting).await {
-            Ok(room) => (room.ok(), least),
-            Err(_) => (None, 0),
-        }
-    }
-
-    fn answer(self, gathered: Gathered, throttle: Duration) -> Outcome {
-        if gathered.short {
-            lock(&self.link.turn).left_out();
+    fn answer(self, gathered: Gathered, throttle: Duration) -> Answer {
+        if let Some(at) = gathered.left_out {
+            lock(&self.link.turn).left_out(at);
         }
         let metrics = self.link.front().metrics();
         for found in &gathered.found {
@@ -260,23 +277,25 @@ impl Fetch {
             let records = found.records.iter().map(|batch| records(batch)).sum();
             metrics.sent(batches, records, found.bytes as u64);
         }
+        let code = error_code::first_error(gathered.found.iter().map(|found| found.code));
         let mut partitions: Vec<(Spot, Found)> =
             self.spots.into_iter().zip(gathered.found).collect();
         self.link
             .served
             .sessions
-            .tell(self.session, &mut partitions);
+            .tell(self.telling, &mut partitions);
         let head = Head {
             asked: self.asked,
             throttle_ms: millis(throttle),
             code: error_code::NONE,
-            session: self.session.0,
-            broker: (self.link.served.node_id, &self.link.host, self.link.port),
+            session: self.telling.session,
+            broker: Broker::of(&self.link),
         };
         let mut answer = encode(&head, partitions);
-        answer.room = gathered.room;
+        answer.room = gathered.room.permit;
         answer.mute = throttle;
-        Outcome::Answer(answer)
+        answer.code = code;
+        answer
     }
 }
 

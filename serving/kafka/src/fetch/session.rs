@@ -54,13 +54,26 @@ struct Table {
 #[derive(Debug)]
 pub(crate) struct Sessions(Mutex<Table>);
 
-/// What a request means with its session.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+/// The session that a request names, and its word to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asking {
+    pub(super) session: i32,
+    pub(super) epoch: i32,
+}
+
+/// How an answer is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Telling {
     /// The session; 0: none.
     pub(super) session: i32,
     /// Only what changed is told.
     pub(super) incremental: bool,
+}
+
+/// What a request means with its session.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) telling: Telling,
     /// Everything that is fetched.
     pub(super) spots: Vec<Spot>,
 }
@@ -87,31 +100,32 @@ impl Sessions {
     /// The code that tells the client to begin anew.
     pub(super) fn plan(
         &self,
-        (session, epoch): (i32, i32),
+        asked: Asking,
         spots: Vec<Spot>,
         forgotten: Vec<ForgottenTopic>,
     ) -> Result<Plan, Code> {
         let mut table = self.lock();
-        if epoch == FINAL || epoch == INITIAL {
-            table.remove(session);
-            let begun = match epoch {
+        if asked.epoch == FINAL || asked.epoch == INITIAL {
+            table.remove(asked.session);
+            let new = match asked.epoch {
                 INITIAL => table.begin(&spots),
                 _ => None,
             };
             return Ok(Plan {
-                session: begun.unwrap_or(0),
-                incremental: false,
+                telling: Telling {
+                    session: new.unwrap_or(0),
+                    incremental: false,
+                },
                 spots,
             });
         }
-        table.go_on((session, epoch), spots, forgotten)
+        table.go_on(asked, spots, forgotten)
     }
 
     /// Leaves what the client knows already out of an incremental answer, and notes what it is told.
-    pub(super) fn tell(&self, plan: (i32, bool), partitions: &mut Vec<(Spot, Found)>) {
-        let (session, incremental) = plan;
+    pub(super) fn tell(&self, telling: Telling, partitions: &mut Vec<(Spot, Found)>) {
         let mut table = self.lock();
-        let Some(session) = table.sessions.get_mut(&session) else {
+        let Some(session) = table.sessions.get_mut(&telling.session) else {
             return;
         };
         partitions.retain(|(spot, found)| {
@@ -127,7 +141,7 @@ impl Sessions {
             let changed = failed || found.bytes > 0 || partition.told != Some(new);
             // After an error everything is told again.
             partition.told = (!failed).then_some(new);
-            changed || !incremental
+            changed || !telling.incremental
         });
     }
 }
@@ -180,18 +194,18 @@ impl Table {
 
     fn go_on(
         &mut self,
-        (number, epoch): (i32, i32),
+        asked: Asking,
         spots: Vec<Spot>,
         forgotten: Vec<ForgottenTopic>,
     ) -> Result<Plan, Code> {
         let room = PARTITIONS_MAX - self.partitions;
-        let session = self.sessions.get_mut(&number);
+        let session = self.sessions.get_mut(&asked.session);
         let session = session.ok_or(error_code::FETCH_SESSION_ID_NOT_FOUND)?;
-        if session.epoch != epoch {
+        if session.epoch != asked.epoch {
             return Err(error_code::INVALID_FETCH_SESSION_EPOCH);
         }
-        if spots.len() > room {
-            self.remove(number);
+        if session.new_ones(&spots) > room {
+            self.remove(asked.session);
             return Err(error_code::FETCH_SESSION_ID_NOT_FOUND);
         }
         let before = session.partitions.len();
@@ -207,21 +221,32 @@ impl Table {
         for spot in &spots {
             session.put(spot);
         }
-        session.epoch = epoch.checked_add(1).unwrap_or(INITIAL + 1);
+        session.epoch = asked.epoch.checked_add(1).unwrap_or(INITIAL + 1);
         session.used = Instant::now();
         let after = session.partitions.len();
         let all = session.partitions.values();
         let all = all.map(|partition| partition.spot.clone()).collect();
         self.partitions = self.partitions + after - before;
         Ok(Plan {
-            session: number,
-            incremental: true,
+            telling: Telling {
+                session: asked.session,
+                incremental: true,
+            },
             spots: all,
         })
     }
 }
 
 impl Session {
+    /// How many of these it does not have; one that is named twice counts twice.
+    fn new_ones(&self, spots: &[Spot]) -> usize {
+        let known = |spot: &&Spot| {
+            let key = (spot.topic.clone(), spot.index);
+            self.partitions.contains_key(&key)
+        };
+        spots.len() - spots.iter().filter(known).count()
+    }
+
     fn put(&mut self, spot: &Spot) {
         let key = (spot.topic.clone(), spot.index);
         match self.partitions.get_mut(&key) {
@@ -242,5 +267,46 @@ impl Session {
                 self.partitions.insert(key, Partition { spot, told: None });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::protocol::StrBytes;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn spots(count: usize) -> Vec<Spot> {
+        let spot = |index| Spot {
+            topic: TopicKey {
+                name: StrBytes::from_static_str("t"),
+                id: Uuid::nil(),
+            },
+            index,
+            offset: 0,
+            bytes_max: 1,
+            epoch: -1,
+        };
+        (0..count as i32).map(spot).collect()
+    }
+
+    #[test]
+    fn full_table_takes_requests_for_what_its_sessions_have() {
+        let sessions = Sessions::new(1);
+        let first = |count| {
+            let new = Asking {
+                session: 0,
+                epoch: INITIAL,
+            };
+            sessions.plan(new, spots(count), vec![]).unwrap()
+        };
+        let session = first(100).telling.session;
+        assert!(first(PARTITIONS_MAX - 100).telling.session > 0);
+        assert_eq!(first(1).telling.session, 0, "the table is full");
+        let ask = |epoch, count| sessions.plan(Asking { session, epoch }, spots(count), vec![]);
+        assert_eq!(ask(1, 100).unwrap().spots.len(), 100);
+        let gone = ask(2, 101).unwrap_err();
+        assert_eq!(gone, error_code::FETCH_SESSION_ID_NOT_FOUND);
     }
 }

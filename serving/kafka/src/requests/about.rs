@@ -13,15 +13,14 @@ use kafka_protocol::messages::{
 };
 use serving_broker::{Action, Resource};
 
-use super::begin::Outcome;
+use super::rows::once;
+use super::stage::Outcome;
 use crate::error_code;
 use crate::link::Link;
 use crate::wire::{APIS, Asked, Broken, Request, text};
 
 /// Brokers are described, not controllers.
 const ENDPOINTS_OF_BROKERS: i8 = 1;
-/// UNSUPPORTED_ENDPOINT_TYPE.
-const UNSUPPORTED_ENDPOINT_TYPE: i16 = 115;
 /// First version that asks for several coordinators at once.
 const COORDINATORS_FROM: i16 = 4;
 /// "Not told."
@@ -69,7 +68,7 @@ pub(super) fn cluster(link: &Arc<Link>, mut request: Request) -> Result<Outcome,
         response.error_code = error_code::of_request(fault.reason);
         response.error_message = Some(text(fault.message));
     } else if message.endpoint_type != ENDPOINTS_OF_BROKERS {
-        response.error_code = UNSUPPORTED_ENDPOINT_TYPE;
+        response.error_code = error_code::UNSUPPORTED_ENDPOINT_TYPE;
         response.error_message = Some(text("this broker tells of brokers only"));
         response.endpoint_type = message.endpoint_type;
     } else {
@@ -79,34 +78,36 @@ pub(super) fn cluster(link: &Arc<Link>, mut request: Request) -> Result<Outcome,
             .with_port(i32::from(link.port));
         response.brokers = vec![broker];
     }
-    Ok(Outcome::message(request.asked(), &response))
+    let code = response.error_code;
+    Ok(Outcome::message(request.asked(), &response).with_code(code))
 }
 
-/// Where groups and transactions are coordinated: nowhere yet.
+/// Where groups and transactions are coordinated: here, where neither is served yet.
 ///
-/// Old clients ask also where they only assign, and pass every other error on to the application, so they are told that there is no
-/// coordinator now. From version 4 on, which the clients speak that ask for a group's sake, the answer says what is the matter.
-pub(super) fn coordinator(mut request: Request) -> Result<Outcome, Broken> {
-    const NOBODY: (i32, i32) = (-1, -1);
+/// Every client knows from the table of versions that it cannot join a group here, and says so at once; but old ones never get that
+/// far without a coordinator. They ask for it also where they only assign partitions, try for ever on "there is none now", and hand
+/// every other error to an application that did nothing wrong. So nobody is told an error.
+pub(super) fn coordinator(link: &Link, mut request: Request) -> Result<Outcome, Broken> {
     let message: FindCoordinatorRequest = request.decode()?;
-    let why = text("this release has no groups and no transactions; assign partitions");
-    let mut response = FindCoordinatorResponse::default();
+    let node_id = link.served.node_id.into();
+    let (host, port) = (text(link.host.clone()), i32::from(link.port));
+    let mut response = FindCoordinatorResponse::default().with_error_message(None);
     if request.version < COORDINATORS_FROM {
         response = response
-            .with_error_code(error_code::COORDINATOR_NOT_AVAILABLE)
-            .with_node_id(NOBODY.0.into())
-            .with_port(NOBODY.1);
-        response.error_message = (request.version > 0).then_some(why);
+            .with_node_id(node_id)
+            .with_host(host)
+            .with_port(port);
     } else {
-        let refused = message.coordinator_keys.into_iter().map(|key| {
+        let keys = once(message.coordinator_keys, Clone::clone);
+        let here = keys.into_iter().map(|key| {
             Coordinator::default()
                 .with_key(key)
-                .with_error_code(error_code::UNSUPPORTED_VERSION)
-                .with_error_message(Some(why.clone()))
-                .with_node_id(NOBODY.0.into())
-                .with_port(NOBODY.1)
+                .with_error_message(None)
+                .with_node_id(node_id)
+                .with_host(host.clone())
+                .with_port(port)
         });
-        response.coordinators = refused.collect();
+        response.coordinators = here.collect();
     }
     Ok(Outcome::message(request.asked(), &response))
 }
@@ -138,5 +139,6 @@ pub(super) async fn init_producer_id(
                 .with_producer_epoch(-1)
         }
     };
-    Ok(Outcome::message(request.asked(), &response))
+    let code = response.error_code;
+    Ok(Outcome::message(request.asked(), &response).with_code(code))
 }

@@ -10,7 +10,7 @@ use kafka_protocol::messages::{
 };
 use serving_broker::{Action, Resource, RetentionPolicy, Topic};
 
-use super::begin::Outcome;
+use super::stage::Outcome;
 use super::configs::{self, TOPIC};
 use super::topics::{Refused, refused};
 use crate::error_code;

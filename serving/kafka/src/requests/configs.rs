@@ -11,9 +11,11 @@ use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
+use kafka_protocol::protocol::StrBytes;
 use serving_broker::{Action, BrokerConfig, Limits, NewTopic, Resource, RetentionPolicy, Setting};
 
-use super::begin::Outcome;
+use super::rows::{Rows, once};
+use super::stage::Outcome;
 use super::topics::{Refused, refused};
 use crate::error_code;
 use crate::link::Link;
@@ -320,7 +322,16 @@ pub(super) fn of_new_topic(
     Ok(new)
 }
 
-/// Answers DescribeConfigs.
+/// A thing that has configuration.
+enum Thing {
+    Topic {
+        log_append_time: bool,
+        retention: RetentionPolicy,
+    },
+    Broker,
+}
+
+/// Answers DescribeConfigs: a row for each thing asked for, each once.
 pub(super) async fn describe(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
     let message: DescribeConfigsRequest = request.decode()?;
     let form = Form {
@@ -328,18 +339,26 @@ pub(super) async fn describe(link: &Arc<Link>, mut request: Request) -> Result<O
         docs: message.include_documentation && request.version >= KINDS_FROM,
         kinds: request.version >= KINDS_FROM,
     };
-    let mut results = Vec::with_capacity(message.resources.len());
-    for resource in message.resources {
+    let resources = once(message.resources, |resource| {
+        (resource.resource_type, resource.resource_name.clone())
+    });
+    let mut found = Vec::with_capacity(resources.len());
+    for resource in &resources {
+        found.push(find(link, resource).await);
+    }
+    let mut rows = Rows::new(link);
+    let mut results = Vec::with_capacity(resources.len());
+    for (resource, found) in resources.into_iter().zip(found) {
+        let configs = match found {
+            Ok(thing) => configs(link, &thing, &resource, &mut rows).await,
+            Err(refused) => Err(refused),
+        };
         let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
-            .with_resource_name(resource.resource_name.clone());
-        results.push(match of_resource(link, &resource).await {
-            Ok(mut configs) => {
-                if let Some(keys) = &resource.configuration_keys
-                    && !keys.is_empty()
-                {
-                    configs.retain(|config| keys.iter().any(|key| key.as_str() == config.name));
-                }
+            .with_resource_name(resource.resource_name)
+            .with_error_message(None);
+        results.push(match configs {
+            Ok(configs) => {
                 let configs = configs.into_iter().map(|config| form.tell(config));
                 result.with_configs(configs.collect())
             }
@@ -348,14 +367,36 @@ pub(super) async fn describe(link: &Arc<Link>, mut request: Request) -> Result<O
                 .with_error_message(Some(text(why))),
         });
     }
+    let code = error_code::first_error(results.iter().map(|row| row.error_code));
     let response = DescribeConfigsResponse::default().with_results(results);
-    Ok(Outcome::message(request.asked(), &response))
+    Ok(Outcome::message(request.asked(), &response).with_code(code))
 }
 
-async fn of_resource(
+/// What of a thing's values is asked for.
+async fn configs(
     link: &Link,
+    thing: &Thing,
     resource: &DescribeConfigsResource,
+    rows: &mut Rows<'_>,
 ) -> Result<Vec<Config>, Refused> {
+    let mut configs = match thing {
+        Thing::Topic {
+            log_append_time,
+            retention,
+        } => of_topic(link, *log_append_time, *retention),
+        Thing::Broker => of_broker(link),
+    };
+    if let Some(keys) = &resource.configuration_keys
+        && !keys.is_empty()
+    {
+        configs.retain(|config| keys.iter().any(|key| key.as_str() == config.name));
+    }
+    let counted = rows.add(configs.len()).await;
+    counted.map_err(|fault| refused(link, fault))?;
+    Ok(configs)
+}
+
+async fn find(link: &Link, resource: &DescribeConfigsResource) -> Result<Thing, Refused> {
     let front = link.front();
     let name = resource.resource_name.as_str();
     match resource.resource_type {
@@ -366,13 +407,16 @@ async fn of_resource(
                 .map_err(|fault| refused(link, fault))?;
             let topic = front.topics().resolve(&name, false).await;
             let topic = topic.map_err(|fault| refused(link, fault))?;
-            Ok(of_topic(link, topic.log_append_time, topic.retention))
+            Ok(Thing::Topic {
+                log_append_time: topic.log_append_time,
+                retention: topic.retention,
+            })
         }
         BROKER if name.is_empty() || name == link.served.node_id.to_string() => {
             front
                 .allow(Action::Describe, Resource::Cell)
                 .map_err(|fault| refused(link, fault))?;
-            Ok(of_broker(link))
+            Ok(Thing::Broker)
         }
         BROKER => {
             let why = format!("broker {name} is not this one; ask it");
@@ -396,14 +440,15 @@ impl Form {
     fn tell(&self, config: Config) -> DescribeConfigsResourceResult {
         let value = Some(text(config.value));
         let mut told = DescribeConfigsResourceResult::default()
-            .with_name(text(config.name))
+            .with_name(StrBytes::from_static_str(config.name))
             .with_value(value.clone())
             .with_read_only(config.read_only)
-            .with_config_source(config.source);
+            .with_config_source(config.source)
+            .with_documentation(None);
         if self.synonyms {
             told.synonyms = vec![
                 DescribeConfigsSynonym::default()
-                    .with_name(text(config.name))
+                    .with_name(StrBytes::from_static_str(config.name))
                     .with_value(value)
                     .with_source(config.source),
             ];
@@ -412,7 +457,7 @@ impl Form {
             told.config_type = config.kind;
         }
         if self.docs {
-            told.documentation = Some(text(config.doc));
+            told.documentation = Some(StrBytes::from_static_str(config.doc));
         }
         told
     }

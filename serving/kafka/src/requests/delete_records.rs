@@ -12,9 +12,9 @@ use kafka_protocol::messages::delete_records_response::{
 use kafka_protocol::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 use serving_broker::{Action, Resource, Topic};
 
-use super::begin::Outcome;
+use super::stage::Outcome;
 use crate::error_code::{self, Code};
-use crate::link::Link;
+use crate::link::{Link, OPENING_MAX};
 use crate::wire::{Broken, Request};
 
 /// "All that are there."
@@ -27,9 +27,10 @@ const TRIMS_AT_ONCE: usize = 16;
 /// Answers it.
 pub(super) async fn delete(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
     let message: DeleteRecordsRequest = request.decode()?;
+    let until = request.began + OPENING_MAX;
     let mut topics = Vec::with_capacity(message.topics.len());
     for wanted in message.topics {
-        let topic = link.topic(&wanted.name, uuid::Uuid::nil()).await;
+        let topic = link.topic(&wanted.name, uuid::Uuid::nil(), until).await;
         let partitions = stream::iter(wanted.partitions)
             .map(|partition| one(link, topic.as_ref(), partition))
             .buffered(TRIMS_AT_ONCE);

@@ -1,6 +1,5 @@
 //! CreatePartitions.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hulse_proto::error::{Fault, Reason};
@@ -9,8 +8,9 @@ use kafka_protocol::messages::create_partitions_response::CreatePartitionsTopicR
 use kafka_protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
 use serving_broker::{Action, Resource};
 
-use super::begin::Outcome;
-use super::topics::{Refused, refused};
+use super::rows::{once, twice};
+use super::stage::Outcome;
+use super::topics::{Refused, named_twice, refused};
 use crate::error_code;
 use crate::link::Link;
 use crate::names;
@@ -22,15 +22,13 @@ pub(super) async fn create_partitions(
     mut request: Request,
 ) -> Result<Outcome, Broken> {
     let message: CreatePartitionsRequest = request.decode()?;
-    let mut seen = BTreeSet::new();
-    let mut results = Vec::with_capacity(message.topics.len());
-    for wanted in &message.topics {
-        let grown = match seen.insert(wanted.name.clone()) {
-            true => grow(link, wanted, message.validate_only).await,
-            false => Err((
-                error_code::INVALID_REQUEST,
-                "the request names this topic twice".to_owned(),
-            )),
+    let twice = twice(&message.topics, |topic| topic.name.clone());
+    let topics = once(message.topics, |topic| topic.name.clone());
+    let mut results = Vec::with_capacity(topics.len());
+    for wanted in &topics {
+        let grown = match twice.contains(&wanted.name) {
+            true => Err(named_twice()),
+            false => grow(link, wanted, message.validate_only).await,
         };
         let result = CreatePartitionsTopicResult::default().with_name(wanted.name.clone());
         results.push(match grown {
@@ -40,8 +38,9 @@ pub(super) async fn create_partitions(
                 .with_error_message(Some(text(why))),
         });
     }
+    let code = error_code::first_error(results.iter().map(|row| row.error_code));
     let response = CreatePartitionsResponse::default().with_results(results);
-    Ok(Outcome::message(request.asked(), &response))
+    Ok(Outcome::message(request.asked(), &response).with_code(code))
 }
 
 async fn grow(

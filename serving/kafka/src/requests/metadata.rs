@@ -1,6 +1,7 @@
 //! Metadata and DescribeTopicPartitions: which topics there are, and who serves their partitions.
 //!
-//! Every partition has a leader, be it one that has yet to open it (serving.md D2.6): clients take a missing leader for an error.
+//! Every partition has a leader, be it one that has yet to open it (serving.md D2.6): clients take a missing leader for an error. Only
+//! while metadata do not answer a closed partition has none, as nobody can open it then.
 
 use std::sync::Arc;
 
@@ -21,12 +22,16 @@ use serving_broker::{Action, Resource, Topic, TopicState};
 use uuid::Uuid;
 
 use super::about::NO_OPERATIONS;
-use super::begin::Outcome;
+use super::rows::{Rows, once};
+use super::stage::Outcome;
 use crate::error_code;
 use crate::link::Link;
 use crate::names;
 use crate::wire::{Broken, Request, text};
 
+/// First version in which a name may be null, and the first with an error of the whole.
+const NULL_NAMES_FROM: i16 = 12;
+const ERROR_FROM: i16 = 13;
 /// Topics read at a time when all are asked for.
 const PAGE: u32 = 1000;
 /// Topics of one request that are made where they are missing; the others wait for the next one.
@@ -34,7 +39,7 @@ const CREATED_MAX: usize = 1000;
 /// Partitions described in one answer at most; a cursor leads on.
 const DESCRIBED_MAX: usize = 2000;
 
-/// Answers Metadata.
+/// Answers Metadata: a row for each topic asked for, each once.
 pub(super) async fn metadata(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
     let message: MetadataRequest = request.decode()?;
     let version = request.version;
@@ -44,9 +49,9 @@ pub(super) async fn metadata(link: &Arc<Link>, mut request: Request) -> Result<O
         Some(named) => (false, named),
     };
     let mut failed = error_code::NONE;
+    let mut rows = Rows::new(link);
     let topics = if all {
-        let _one_of_few = link.served.large.acquire().await;
-        match every_topic(link).await {
+        match every_topic(link, &mut rows).await {
             Ok(topics) => topics,
             Err(fault) => {
                 link.front().metrics().fault(fault.reason);
@@ -55,20 +60,23 @@ pub(super) async fn metadata(link: &Arc<Link>, mut request: Request) -> Result<O
             }
         }
     } else {
+        let named = once(named, |topic| (topic.name.clone(), topic.topic_id));
         let mut topics = Vec::with_capacity(named.len());
         for (number, wanted) in named.into_iter().enumerate() {
             let create = message.allow_auto_topic_creation && number < CREATED_MAX;
-            topics.push(one(link, version, wanted, create).await);
+            topics.push(one(link, version, wanted, create, &mut rows).await);
         }
         topics
     };
-    if failed != error_code::NONE && version < 13 {
+    if failed != error_code::NONE && version < ERROR_FROM {
         return Ok(Outcome::Close("metadata do not answer".to_owned()));
     }
     let broker = MetadataResponseBroker::default()
         .with_node_id(link.served.node_id.into())
         .with_host(text(link.host.clone()))
         .with_port(i32::from(link.port));
+    let codes = topics.iter().map(|row| row.error_code);
+    let code = error_code::first_error(std::iter::once(failed).chain(codes));
     let response = MetadataResponse::default()
         .with_brokers(vec![broker])
         .with_cluster_id(Some(text(link.served.cluster_id.clone())))
@@ -76,26 +84,39 @@ pub(super) async fn metadata(link: &Arc<Link>, mut request: Request) -> Result<O
         .with_cluster_authorized_operations(NO_OPERATIONS)
         .with_error_code(failed)
         .with_topics(topics);
-    Ok(Outcome::message(request.asked(), &response))
+    Ok(Outcome::message(request.asked(), &response).with_code(code))
 }
 
-async fn every_topic(link: &Link) -> Result<Vec<MetadataResponseTopic>, Fault> {
+/// The topics that there are.
+async fn active_topics(link: &Link, rows: &mut Rows<'_>) -> Result<Vec<Topic>, Fault> {
     let front = link.front();
     front.allow(Action::Describe, Resource::Namespace(""))?;
-    let mut told = Vec::new();
+    rows.large().await;
+    let mut topics = Vec::new();
     let mut token = String::new();
     loop {
         let page = front.topics().list("", &token, PAGE).await?;
-        for topic in page.topics {
-            if topic.state == TopicState::Active {
-                told.push(served_topic(link, &topic).await);
-            }
-        }
+        rows.add(page.topics.len()).await?;
+        let active = page.topics.into_iter();
+        topics.extend(active.filter(|topic| topic.state == TopicState::Active));
         match page.next {
             Some(next) => token = next,
-            None => return Ok(told),
+            None => return Ok(topics),
         }
     }
+}
+
+async fn every_topic(
+    link: &Link,
+    rows: &mut Rows<'_>,
+) -> Result<Vec<MetadataResponseTopic>, Fault> {
+    let topics = active_topics(link, rows).await?;
+    let mut told = Vec::with_capacity(topics.len());
+    for topic in topics {
+        rows.add(topic.partitions as usize).await?;
+        told.push(served_topic(link, &topic, None).await);
+    }
+    Ok(told)
 }
 
 /// One topic, as it was asked for.
@@ -104,22 +125,28 @@ async fn one(
     version: i16,
     wanted: MetadataRequestTopic,
     create: bool,
+    rows: &mut Rows<'_>,
 ) -> MetadataResponseTopic {
     let id = wanted.topic_id;
-    match find(link, wanted.name.as_ref(), id, create).await {
-        Ok(topic) => served_topic(link, &topic).await,
+    let found = match find(link, wanted.name.as_ref(), id, create).await {
+        Ok(topic) => {
+            let counted = rows.add(1 + topic.partitions as usize).await;
+            counted.map(|()| topic)
+        }
+        Err(fault) => Err(fault),
+    };
+    match found {
+        Ok(topic) => {
+            let name = wanted.name.filter(|_| id.is_nil());
+            served_topic(link, &topic, name).await
+        }
         Err(fault) => {
             link.front().metrics().fault(fault.reason);
-            let code = match error_code::of_request(fault.reason) {
-                error_code::UNKNOWN_TOPIC_OR_PARTITION if !id.is_nil() => {
-                    error_code::UNKNOWN_TOPIC_ID
-                }
-                code => code,
-            };
-            // Before version 12 a name is never null.
+            let code = error_code::of_request(fault.reason);
+            let code = error_code::by_id(id, fault.reason, code);
             let name = wanted
                 .name
-                .or_else(|| (version < 12).then(TopicName::default));
+                .or_else(|| (version < NULL_NAMES_FROM).then(TopicName::default));
             MetadataResponseTopic::default()
                 .with_error_code(code)
                 .with_name(name)
@@ -175,7 +202,12 @@ pub(crate) fn epoch_number(epoch: OwnerEpoch) -> i32 {
     i32::try_from(epoch.0).unwrap_or(i32::MAX)
 }
 
-async fn served_topic(link: &Link, topic: &Topic) -> MetadataResponseTopic {
+/// A topic as it is served. It is called as the client called it, which finds it by that; else by its short name.
+async fn served_topic(
+    link: &Link,
+    topic: &Topic,
+    asked: Option<TopicName>,
+) -> MetadataResponseTopic {
     let us = vec![link.served.node_id.into()];
     let epochs = epochs(link, topic).await;
     let partitions = epochs.into_iter().enumerate().map(|(index, epoch)| {
@@ -189,7 +221,7 @@ async fn served_topic(link: &Link, topic: &Topic) -> MetadataResponseTopic {
             .with_isr_nodes(us.clone())
     });
     MetadataResponseTopic::default()
-        .with_name(Some(names::tell(&topic.name)))
+        .with_name(asked.or_else(|| Some(names::tell(&topic.name))))
         .with_topic_id(topic.id.0)
         .with_partitions(partitions.collect())
         .with_topic_authorized_operations(NO_OPERATIONS)
@@ -202,10 +234,10 @@ pub(super) async fn topic_partitions(
 ) -> Result<Outcome, Broken> {
     let message: DescribeTopicPartitionsRequest = request.decode()?;
     let mut names: Vec<TopicName> = message.topics.into_iter().map(|topic| topic.name).collect();
+    let mut rows = Rows::new(link);
     if names.is_empty() {
-        let _one_of_few = link.served.large.acquire().await;
-        match every_topic(link).await {
-            Ok(topics) => names.extend(topics.into_iter().filter_map(|topic| topic.name)),
+        match active_topics(link, &mut rows).await {
+            Ok(topics) => names.extend(topics.iter().map(|topic| names::tell(&topic.name))),
             Err(fault) => return Ok(Outcome::Close(fault.to_string())),
         }
     }
@@ -227,7 +259,7 @@ pub(super) async fn topic_partitions(
             response.next_cursor = Some(Cursor::default().with_topic_name(name));
             break;
         }
-        let (topic, next) = described(link, &name, begin, &mut room).await;
+        let (topic, next) = described(link, &name, begin, &mut room, &mut rows).await;
         response.topics.push(topic);
         begin = 0;
         if let Some(next) = next {
@@ -236,7 +268,8 @@ pub(super) async fn topic_partitions(
             break;
         }
     }
-    Ok(Outcome::message(request.asked(), &response))
+    let code = error_code::first_error(response.topics.iter().map(|row| row.error_code));
+    Ok(Outcome::message(request.asked(), &response).with_code(code))
 }
 
 /// A topic from partition `begin` on, as far as there is room, and the partition where it goes on.
@@ -245,10 +278,18 @@ async fn described(
     name: &TopicName,
     begin: usize,
     room: &mut usize,
+    rows: &mut Rows<'_>,
 ) -> (DescribeTopicPartitionsResponseTopic, Option<usize>) {
     let response = DescribeTopicPartitionsResponseTopic::default()
         .with_topic_authorized_operations(NO_OPERATIONS);
-    let topic = match find(link, Some(name), Uuid::nil(), false).await {
+    let found = match find(link, Some(name), Uuid::nil(), false).await {
+        Ok(topic) => {
+            let counted = rows.add((topic.partitions as usize).min(*room)).await;
+            counted.map(|()| topic)
+        }
+        Err(fault) => Err(fault),
+    };
+    let topic = match found {
         Ok(topic) => topic,
         Err(fault) => {
             link.front().metrics().fault(fault.reason);
@@ -275,7 +316,7 @@ async fn described(
             .with_last_known_elr(Some(Vec::new()))
     });
     let response = response
-        .with_name(Some(names::tell(&topic.name)))
+        .with_name(Some(name.clone()))
         .with_topic_id(topic.id.0)
         .with_partitions(partitions.collect());
     *room -= response.partitions.len();

@@ -2,15 +2,18 @@
 
 mod about;
 mod alter;
-mod begin;
 mod configs;
 mod delete_records;
 mod grow;
 mod metadata;
 mod offsets;
+mod owed;
 mod produce;
+mod rows;
+mod stage;
 mod topics;
 
 pub(crate) use about::older_versions;
-pub(crate) use begin::{Begun, Outcome, begin, count, millis, throttle};
 pub(crate) use metadata::epoch_number;
+pub(crate) use owed::Owed;
+pub(crate) use stage::{DECODED_BYTES, FirstStage, Outcome, count, first_stage, millis, throttle};

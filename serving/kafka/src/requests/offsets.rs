@@ -17,14 +17,15 @@ use kafka_protocol::messages::{
     OffsetForLeaderEpochResponse,
 };
 use serving_broker::{Action, PartitionHandle, Topic};
+use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::begin::Outcome;
 use super::metadata::epoch_number;
+use super::rows::twice;
+use super::stage::{FirstStage, Outcome, count};
 use crate::error_code::{self, Code};
-use crate::fetch::wire;
-use crate::link::Link;
-use crate::wire::{Broken, Request};
+use crate::link::{Link, OPENING_MAX};
+use crate::wire::{self, Answer, Broken, Request};
 
 /// Times that are none.
 const LATEST: i64 = -1;
@@ -37,15 +38,46 @@ const EPOCH_FROM: i16 = 4;
 /// "There is none."
 const NOTHING: i64 = -1;
 
-/// Answers ListOffsets.
-pub(super) async fn list(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
+/// Answers ListOffsets. To look by time takes its time, so all of it is of the second stage.
+pub(super) fn list(link: Arc<Link>, mut request: Request) -> Result<FirstStage, Broken> {
     let message: ListOffsetsRequest = request.decode()?;
+    Ok(FirstStage::later(async move {
+        let outcome = places(&link, &request, message).await;
+        ended(&link, request, outcome)
+    }))
+}
+
+/// What a second stage ends with. The answer is as large as the request in its decoded form, and takes over its room.
+fn ended(link: &Link, mut request: Request, outcome: Outcome) -> Outcome {
+    let (code, outcome) = match outcome {
+        Outcome::Answer(answer) => {
+            let room = request.decoded.take();
+            (answer.code, Outcome::Answer(Answer { room, ..answer }))
+        }
+        other => (error_code::UNKNOWN, other),
+    };
+    count(link.front(), request.api.metric, request.began, code);
+    outcome
+}
+
+async fn places(link: &Link, request: &Request, message: ListOffsetsRequest) -> Outcome {
+    let until = request.began + OPENING_MAX;
+    let named = message.topics.iter().flat_map(|topic| {
+        let name = topic.name.clone();
+        let indexes = topic.partitions.iter().map(|row| row.partition_index);
+        indexes.map(move |index| (name.clone(), index))
+    });
+    let twice = twice(&named.collect::<Vec<_>>(), Clone::clone);
     let mut topics = Vec::with_capacity(message.topics.len());
     for wanted in message.topics {
-        let topic = link.topic(&wanted.name, Uuid::nil()).await;
+        let topic = link.topic(&wanted.name, Uuid::nil(), until).await;
         let mut partitions = Vec::with_capacity(wanted.partitions.len());
         for partition in wanted.partitions {
-            partitions.push(one(link, request.version, topic.as_ref(), &partition).await);
+            let open = match twice.contains(&(wanted.name.clone(), partition.partition_index)) {
+                true => Err(error_code::INVALID_REQUEST),
+                false => open(link, topic.as_ref(), partition.partition_index, until).await,
+            };
+            partitions.push(one(link, request.version, open, &partition).await);
         }
         topics.push(
             ListOffsetsTopicResponse::default()
@@ -53,8 +85,10 @@ pub(super) async fn list(link: &Arc<Link>, mut request: Request) -> Result<Outco
                 .with_partitions(partitions),
         );
     }
+    let rows = topics.iter().flat_map(|topic| &topic.partitions);
+    let code = error_code::first_error(rows.map(|row| row.error_code));
     let response = ListOffsetsResponse::default().with_topics(topics);
-    Ok(Outcome::message(request.asked(), &response))
+    Outcome::message(request.asked(), &response).with_code(code)
 }
 
 /// A place: offset, timestamp.
@@ -63,14 +97,13 @@ type Place = (i64, i64);
 async fn one(
     link: &Link,
     version: i16,
-    topic: Result<&Topic, &Fault>,
+    open: Result<PartitionHandle, Code>,
     wanted: &ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse {
     let response = ListOffsetsPartitionResponse::default()
         .with_partition_index(wanted.partition_index)
         .with_timestamp(NOTHING)
         .with_offset(NOTHING);
-    let open = open(link, topic, wanted.partition_index).await;
     let found = match &open {
         Ok(open) => match check_epoch(wanted.current_leader_epoch, open) {
             Ok(()) => look_up(link, open, wanted.timestamp).await,
@@ -97,8 +130,8 @@ async fn one(
 async fn look_up(link: &Link, open: &PartitionHandle, time: i64) -> Result<Place, Code> {
     let offsets = open.offsets();
     let found = match time {
-        LATEST => return Ok((wire(offsets.high_watermark), NOTHING)),
-        EARLIEST | EARLIEST_LOCAL => return Ok((wire(offsets.log_start), NOTHING)),
+        LATEST => return Ok((wire::offset(offsets.high_watermark), NOTHING)),
+        EARLIEST | EARLIEST_LOCAL => return Ok((wire::offset(offsets.log_start), NOTHING)),
         // Nothing is in another tier than the local one, and nothing waits to be.
         LATEST_TIERED => return Ok((NOTHING, NOTHING)),
         MAX_TIMESTAMP => open.offset_of_max_time().await,
@@ -106,7 +139,7 @@ async fn look_up(link: &Link, open: &PartitionHandle, time: i64) -> Result<Place
         time => open.offset_at_time(time).await,
     };
     match found {
-        Ok(Some((offset, timestamp))) => Ok((wire(offset), timestamp)),
+        Ok(Some((offset, timestamp))) => Ok((wire::offset(offset), timestamp)),
         Ok(None) => Ok((NOTHING, NOTHING)),
         Err(fault) => Err(told(link, &fault)),
     }
@@ -121,9 +154,10 @@ async fn open(
     link: &Link,
     topic: Result<&Topic, &Fault>,
     index: i32,
+    until: Instant,
 ) -> Result<PartitionHandle, Code> {
     let topic = topic.map_err(|fault| told(link, fault))?;
-    let opened = link.open(topic, index, Action::Consume).await;
+    let opened = link.open(topic, index, Action::Consume, until).await;
     opened.map_err(|fault| told(link, &fault))
 }
 
@@ -137,18 +171,28 @@ fn check_epoch(known: i32, open: &PartitionHandle) -> Result<(), Code> {
     }
 }
 
-/// Answers OffsetForLeaderEpoch.
-pub(super) async fn leader_epochs(
-    link: &Arc<Link>,
-    mut request: Request,
-) -> Result<Outcome, Broken> {
+/// Answers OffsetForLeaderEpoch, at the second stage as [`list`].
+pub(super) fn leader_epochs(link: Arc<Link>, mut request: Request) -> Result<FirstStage, Broken> {
     let message: OffsetForLeaderEpochRequest = request.decode()?;
+    Ok(FirstStage::later(async move {
+        let outcome = epoch_ends(&link, &request, message).await;
+        ended(&link, request, outcome)
+    }))
+}
+
+async fn epoch_ends(
+    link: &Link,
+    request: &Request,
+    message: OffsetForLeaderEpochRequest,
+) -> Outcome {
+    let until = request.began + OPENING_MAX;
     let mut topics = Vec::with_capacity(message.topics.len());
     for wanted in message.topics {
-        let topic = link.topic(&wanted.topic, Uuid::nil()).await;
+        let topic = link.topic(&wanted.topic, Uuid::nil(), until).await;
         let mut partitions = Vec::with_capacity(wanted.partitions.len());
         for partition in wanted.partitions {
-            partitions.push(epoch_end(link, topic.as_ref(), &partition).await);
+            let open = open(link, topic.as_ref(), partition.partition, until).await;
+            partitions.push(epoch_end(open, &partition));
         }
         topics.push(
             OffsetForLeaderTopicResult::default()
@@ -156,20 +200,21 @@ pub(super) async fn leader_epochs(
                 .with_partitions(partitions),
         );
     }
+    let rows = topics.iter().flat_map(|topic| &topic.partitions);
+    let code = error_code::first_error(rows.map(|row| row.error_code));
     let response = OffsetForLeaderEpochResponse::default().with_topics(topics);
-    Ok(Outcome::message(request.asked(), &response))
+    Outcome::message(request.asked(), &response).with_code(code)
 }
 
-async fn epoch_end(
-    link: &Link,
-    topic: Result<&Topic, &Fault>,
+fn epoch_end(
+    open: Result<PartitionHandle, Code>,
     wanted: &OffsetForLeaderPartition,
 ) -> EpochEndOffset {
     let response = EpochEndOffset::default()
         .with_partition(wanted.partition)
         .with_leader_epoch(-1)
         .with_end_offset(NOTHING);
-    let open = match open(link, topic, wanted.partition).await {
+    let open = match open {
         Ok(open) => open,
         Err(code) => return response.with_error_code(code),
     };
@@ -180,7 +225,7 @@ async fn epoch_end(
     match asked.and_then(|epoch| open.end_of_epoch(OwnerEpoch(epoch))) {
         Some((epoch, end)) => response
             .with_leader_epoch(epoch_number(epoch))
-            .with_end_offset(wire(end)),
+            .with_end_offset(wire::offset(end)),
         None => response,
     }
 }

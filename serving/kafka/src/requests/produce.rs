@@ -1,6 +1,6 @@
 //! Produce: hands batches over in order, and answers when they are durable.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream;
 use hulse_proto::batch::{BatchHeader, Compression};
 use hulse_proto::error::{Fate, Fault, Reason};
-use kafka_protocol::messages::produce_request::TopicProduceData;
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
 };
@@ -17,16 +17,18 @@ use serving_broker::{Action, Front, PartitionHandle, ProduceFuture, Produced, To
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::begin::{Begun, Outcome, count, millis, throttle};
 use super::metadata::epoch_number;
+use super::owed::{Owed, Place};
+use super::stage::{FirstStage, Outcome, count, millis, throttle};
 use crate::error_code::{self, Code};
-use crate::link::Link;
-use crate::wire::{Asked, Broken, Request, text};
+use crate::link::{Link, OPENING_MAX};
+use crate::wire::{self, Asked, Broken, Request, text};
 
 /// Partitions that are opened at the same time for one request.
 const OPENINGS_AT_ONCE: usize = 16;
 /// Bounds of the time after which a producer is told that it is not known whether its batch is stored.
-const TIMEOUT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(300));
+const TIMEOUT_MIN: Duration = Duration::from_millis(100);
+const TIMEOUT_MAX: Duration = Duration::from_secs(300);
 /// A batch is a slice of its frame where it is at least this part of it.
 const PINNED_SHARE: usize = 4;
 /// First version that carries zstd, whose consumers know it too (KIP-110).
@@ -35,7 +37,7 @@ const ZSTD_FROM: i16 = 7;
 const LEADER_FROM: i16 = 10;
 const WORDS_FROM: i16 = 8;
 
-/// A refusal: the code, and the fault where there is one.
+/// Why a batch is not taken.
 struct Refused {
     code: Code,
     why: String,
@@ -44,13 +46,14 @@ struct Refused {
 /// One batch of a request.
 struct Sent {
     index: i32,
-    begun: Result<Pending, Refused>,
+    pending: Result<Pending, Refused>,
     open: Option<PartitionHandle>,
 }
 
 struct Pending {
     answer: ProduceFuture,
-    records: u64,
+    place: Place,
+    header: Option<BatchHeader>,
     bytes: u64,
 }
 
@@ -61,25 +64,40 @@ struct SentTopic {
 }
 
 /// First stage: every batch is handed to its partition. The second waits for the answers.
-pub(super) async fn begin(link: Arc<Link>, mut request: Request) -> Result<Begun, Broken> {
+pub(super) async fn first_stage(
+    link: Arc<Link>,
+    mut request: Request,
+) -> Result<FirstStage, Broken> {
     let message: ProduceRequest = request.decode()?;
     let asked = request.asked();
     let refusal = refuse_all(&message);
+    let timeout = Duration::from_millis(u64::try_from(message.timeout_ms).unwrap_or(0));
+    let deadline = request.began + timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
     let mut topics = Vec::with_capacity(message.topic_data.len());
     for data in message.topic_data {
-        topics.push(hand_over(&link, &request, data, refusal.as_ref()).await);
+        topics.push(match &refusal {
+            Some((code, why)) => not_taken(data, *code, why),
+            None => {
+                hand_over(
+                    &link,
+                    &request,
+                    data,
+                    deadline.min(request.began + OPENING_MAX),
+                )
+                .await
+            }
+        });
     }
-    let timeout = Duration::from_millis(u64::try_from(message.timeout_ms).unwrap_or(0));
     let pending = Answering {
         link,
         asked,
         request,
         topics,
-        deadline: Instant::now() + timeout.clamp(TIMEOUT.0, TIMEOUT.1),
+        deadline,
     };
     match message.acks {
-        0 => Ok(Begun::later(pending.unanswered())),
-        _ => Ok(Begun::later(pending.answered())),
+        0 => Ok(FirstStage::later(pending.unanswered())),
+        _ => Ok(FirstStage::later(pending.answered())),
     }
 }
 
@@ -95,117 +113,145 @@ fn refuse_all(message: &ProduceRequest) -> Option<(Code, &'static str)> {
     })
 }
 
+/// A topic of a request that is refused as a whole.
+fn not_taken(data: TopicProduceData, code: Code, why: &str) -> SentTopic {
+    let batches = data.partition_data.iter().map(|data| Sent {
+        index: data.index,
+        pending: Err(Refused {
+            code,
+            why: why.to_owned(),
+        }),
+        open: None,
+    });
+    SentTopic {
+        batches: batches.collect(),
+        name: data.name,
+        id: data.topic_id,
+    }
+}
+
+/// Hands the batches of a topic over, of those partitions that are open by `until`.
 async fn hand_over(
     link: &Link,
     request: &Request,
     data: TopicProduceData,
-    refusal: Option<&(Code, &'static str)>,
+    until: Instant,
 ) -> SentTopic {
-    let found = match refusal {
-        Some((code, why)) => Err(Refused {
-            code: *code,
-            why: (*why).to_owned(),
-        }),
-        None => {
-            let found = link.topic(&data.name, data.topic_id).await;
-            let code = match data.topic_id.is_nil() {
-                true => error_code::of_record,
-                false => error_code::of_record_by_id,
-            };
-            found.map_err(|fault| refused(link.front(), &fault, code(fault.reason)))
-        }
+    let (name, id, sent) = (data.name, data.topic_id, data.partition_data);
+    let opened = match link.topic(&name, id, until).await {
+        Ok(topic) => open_all(link, &topic, &sent, until).await,
+        Err(fault) => sent.iter().map(|_| Err(fault.clone())).collect(),
     };
-    let mut batches = Vec::with_capacity(data.partition_data.len());
-    match found {
-        Ok(topic) => {
-            let indexes = data.partition_data.iter().map(|data| data.index).collect();
-            let opened = open_all(link, &topic, indexes).await;
-            // In the order sent, and without a pause from here on.
-            for (data, open) in data.partition_data.into_iter().zip(opened) {
-                batches.push(append(
-                    link.front(),
-                    request,
-                    (data.index, data.records),
-                    open,
-                ));
-            }
-        }
-        Err(Refused { code, why }) => batches.extend(data.partition_data.iter().map(|data| Sent {
-            index: data.index,
-            begun: Err(Refused {
-                code,
-                why: why.clone(),
-            }),
-            open: None,
-        })),
-    }
-    SentTopic {
-        name: data.name,
-        id: data.topic_id,
-        batches,
-    }
+    // In the order sent, and without a pause from here on.
+    let mut to = HandOver {
+        front: link.front(),
+        request,
+        name: &name,
+        id,
+        owed: lock(&link.owed),
+    };
+    let sent = sent.into_iter().zip(opened);
+    let batches = sent.map(|(data, open)| to.append(data, open)).collect();
+    drop(to);
+    SentTopic { name, id, batches }
 }
 
 async fn open_all(
     link: &Link,
     topic: &Topic,
-    indexes: Vec<i32>,
+    sent: &[PartitionProduceData],
+    until: Instant,
 ) -> Vec<Result<PartitionHandle, Fault>> {
-    let opening = indexes
-        .into_iter()
-        .map(|index| link.open(topic, index, Action::Produce));
+    let mut opening = Vec::with_capacity(sent.len());
+    for data in sent {
+        opening.push(link.open(topic, data.index, Action::Produce, until));
+    }
     stream::iter(opening)
         .buffered(OPENINGS_AT_ONCE)
         .collect()
         .await
 }
 
-fn append(
-    front: &Front,
-    request: &Request,
-    (index, batch): (i32, Option<Bytes>),
-    open: Result<PartitionHandle, Fault>,
-) -> Sent {
-    let open = match open {
-        Ok(open) => open,
-        Err(fault) => {
-            let refused = refused(front, &fault, error_code::of_record(fault.reason));
-            return Sent {
-                index,
-                begun: Err(refused),
-                open: None,
-            };
+/// The batches of one topic on their way to its partitions.
+struct HandOver<'a> {
+    front: &'a Front,
+    request: &'a Request,
+    name: &'a TopicName,
+    id: Uuid,
+    owed: MutexGuard<'a, Owed>,
+}
+
+impl HandOver<'_> {
+    fn append(&mut self, data: PartitionProduceData, open: Result<PartitionHandle, Fault>) -> Sent {
+        let index = data.index;
+        let place = Place::new(self.name, self.id, index);
+        let header = data.records.as_deref().map(BatchHeader::view);
+        let header = header.and_then(Result::ok);
+        let (pending, open) = match open {
+            Ok(open) => {
+                let pending = self.produce(place, header.as_ref(), data.records, &open);
+                (pending, Some(open))
+            }
+            Err(fault) => (Err(refused(self.front, self.id, fault)), None),
+        };
+        match (&pending, &header) {
+            (Ok(_), Some(header)) => self.owed.taken(place, header),
+            // What is damaged says nothing of itself.
+            (Err(refused), Some(header)) if refused.code != error_code::CORRUPT_MESSAGE => {
+                self.owed.refused(place, header);
+            }
+            (_, Some(_) | None) => {}
         }
-    };
-    let begun = check(request, batch).and_then(|(batch, records)| {
+        Sent {
+            index,
+            pending,
+            open,
+        }
+    }
+
+    fn produce(
+        &self,
+        place: Place,
+        header: Option<&BatchHeader>,
+        batch: Option<Bytes>,
+        open: &PartitionHandle,
+    ) -> Result<Pending, Refused> {
+        let batch = check(self.request, header, batch)?;
+        if let Some(fault) = header.and_then(|header| self.owed.judge(place, header)) {
+            return Err(refused(self.front, self.id, fault));
+        }
         let bytes = batch.len() as u64;
-        let mut answer = open.produce(batch);
+        let mut answer = open.produce_in(self.request.room(), batch);
         match answer.refused() {
             None => Ok(Pending {
                 answer,
-                records,
+                place,
+                header: header.copied(),
                 bytes,
             }),
-            Some(fault) => Err(refused(front, &fault, error_code::of_record(fault.reason))),
+            Some(fault) => Err(refused(self.front, self.id, fault)),
         }
-    });
-    Sent {
-        index,
-        begun,
-        open: Some(open),
     }
+}
+
+fn lock(owed: &Mutex<Owed>) -> MutexGuard<'_, Owed> {
+    owed.lock()
+        .expect("no code panics while it holds this lock")
 }
 
 /// What this wire asks of a batch beside what the partition does. A batch without a readable header goes on: the partition says best
 /// what is wrong with it.
-fn check(request: &Request, batch: Option<Bytes>) -> Result<(Bytes, u64), Refused> {
+fn check(
+    request: &Request,
+    header: Option<&BatchHeader>,
+    batch: Option<Bytes>,
+) -> Result<Bytes, Refused> {
     let Some(batch) = batch.filter(|batch| !batch.is_empty()) else {
         return Err(Refused {
             code: error_code::INVALID_RECORD,
             why: "a partition was named without a batch".to_owned(),
         });
     };
-    let header = BatchHeader::view(&batch).ok();
     let compression = header.and_then(|header| header.compression().ok());
     if compression == Some(Compression::Zstd) && request.version < ZSTD_FROM {
         return Err(Refused {
@@ -214,18 +260,19 @@ fn check(request: &Request, batch: Option<Bytes>) -> Result<(Bytes, u64), Refuse
         });
     }
     // What is kept of a frame pins all of it, so a small part of a large one is copied out.
-    let batch = match batch.len() < request.frame_bytes / PINNED_SHARE {
+    Ok(match batch.len() < request.frame_bytes / PINNED_SHARE {
         true => Bytes::copy_from_slice(&batch),
         false => batch,
-    };
-    Ok((batch, header.map_or(0, |header| u64::from(header.count))))
+    })
 }
 
-fn refused(front: &Front, fault: &Fault, code: Code) -> Refused {
+/// A fault of a topic that was named by `topic_id`, or by its name.
+fn refused(front: &Front, topic_id: Uuid, fault: Fault) -> Refused {
     front.metrics().fault(fault.reason);
+    let code = error_code::of_record(fault.reason);
     Refused {
-        code,
-        why: fault.message.clone(),
+        code: error_code::by_id(topic_id, fault.reason, code),
+        why: fault.message,
     }
 }
 
@@ -254,7 +301,7 @@ impl Answering {
         for topic in topics {
             let mut partitions = Vec::with_capacity(topic.batches.len());
             for sent in topic.batches {
-                let response = settle(front, request.began, deadline, sent).await;
+                let response = settle(&link, request.began, deadline, topic.id, sent).await;
                 partitions.push(in_version(&link, asked.version, response, &mut moved));
             }
             responses.push(
@@ -264,7 +311,11 @@ impl Answering {
                     .with_partition_responses(partitions),
             );
         }
-        count(front, request.api.metric, request.began, None);
+        let rows = responses
+            .iter()
+            .flat_map(|topic| &topic.partition_responses);
+        let code = error_code::first_error(rows.map(|row| row.error_code));
+        count(front, request.api.metric, request.began, code);
         let wait = throttle(request.waited);
         let mut response = ProduceResponse::default()
             .with_responses(responses)
@@ -283,26 +334,29 @@ impl Answering {
     /// With acks=0 there is no answer, so a failure can only be told by ending the connection.
     async fn unanswered(self) -> Outcome {
         let front = self.link.front();
+        let began = self.request.began;
         for topic in self.topics {
             for sent in topic.batches {
-                let response = settle(front, self.request.began, self.deadline, sent).await;
+                let response = settle(&self.link, began, self.deadline, topic.id, sent).await;
                 if response.error_code != error_code::NONE {
                     let code = response.error_code;
+                    count(front, self.request.api.metric, began, code);
                     let why = format!("a batch sent with acks=0 met error {code}");
                     return Outcome::Close(why);
                 }
             }
         }
-        count(front, self.request.api.metric, self.request.began, None);
+        count(front, self.request.api.metric, began, error_code::NONE);
         Outcome::Silence
     }
 }
 
 /// Waits for one batch.
 async fn settle(
-    front: &Front,
+    link: &Link,
     began: Instant,
     deadline: Instant,
+    topic_id: Uuid,
     sent: Sent,
 ) -> PartitionProduceResponse {
     let response = PartitionProduceResponse::default()
@@ -314,30 +368,35 @@ async fn settle(
     let response = response.with_current_leader(
         LeaderIdAndEpoch::default().with_leader_epoch(leader.map_or(-1, epoch_number)),
     );
-    let pending = match sent.begun {
+    let pending = match sent.pending {
         Ok(pending) => pending,
-        Err(Refused { code, why }) => {
-            return response
-                .with_error_code(code)
-                .with_error_message(Some(text(why)));
-        }
+        Err(refused) => return refuse(response, refused),
     };
     let answer = tokio::time::timeout_at(deadline, pending.answer).await;
     match answer.unwrap_or_else(|_| Err(too_late())) {
         Ok(produced) => {
             if !produced.duplicate {
-                let metrics = front.metrics();
-                metrics.stored(pending.records, pending.bytes, began.elapsed());
+                let metrics = link.front().metrics();
+                let records = pending.header.map_or(0, |header| header.count);
+                metrics.stored(u64::from(records), pending.bytes, began.elapsed());
             }
             stored(response, &produced, sent.open.as_ref())
         }
         Err(fault) => {
-            front.metrics().fault(fault.reason);
-            response
-                .with_error_code(error_code::of_record(fault.reason))
-                .with_error_message(Some(text(fault.message)))
+            let ended = sent.open.is_some_and(|open| open.ended().is_some());
+            if let Some(header) = pending.header.filter(|_| ended && is_sent_again(&fault)) {
+                // The partition's next life may know nothing of its producer.
+                lock(&link.owed).refused(pending.place, &header);
+            }
+            refuse(response, refused(link.front(), topic_id, fault))
         }
     }
+}
+
+fn refuse(response: PartitionProduceResponse, refused: Refused) -> PartitionProduceResponse {
+    response
+        .with_error_code(refused.code)
+        .with_error_message(Some(text(refused.why)))
 }
 
 fn stored(
@@ -349,15 +408,18 @@ fn stored(
         true => response.with_log_append_time_ms(produced.append_time),
         false => response,
     };
-    let log_start = open.map_or(-1, |open| offset(open.offsets().log_start.0));
+    let log_start = open.map_or(-1, |open| wire::offset(open.offsets().log_start));
     response
-        .with_base_offset(offset(produced.base_offset.0))
+        .with_base_offset(wire::offset(produced.base_offset))
         .with_log_start_offset(log_start)
 }
 
-/// An offset as the wire has it.
-fn offset(offset: u64) -> i64 {
-    i64::try_from(offset).unwrap_or(i64::MAX)
+/// False for a batch that was judged: it has its word.
+fn is_sent_again(fault: &Fault) -> bool {
+    !matches!(
+        fault.reason,
+        Reason::OutOfOrderSequence | Reason::SequenceOverlap | Reason::FencedEpoch
+    )
 }
 
 fn too_late() -> Fault {

@@ -15,18 +15,21 @@ use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
 use kafka_protocol::messages::{
     CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse,
 };
+use kafka_protocol::protocol::StrBytes;
 use serving_broker::{Action, NewTopic, Resource, Topic};
 
-use super::begin::Outcome;
 use super::configs;
+use super::rows::{Rows, once, twice};
+use super::stage::Outcome;
 use crate::error_code::{self, Code};
 use crate::link::Link;
 use crate::names;
 use crate::wire::{Broken, Request, text};
 
-/// First version whose answers say why, and describe what was made.
-const WORDS_FROM: i16 = 5;
+/// First version of CreateTopics whose answers describe what was made.
 const DESCRIBED_FROM: i16 = 5;
+/// First version of DeleteTopics whose answers say why. Of CreateTopics all do that are served.
+const WORDS_FROM: i16 = 5;
 /// First version that deletes by identity.
 const TOPIC_IDS_FROM: i16 = 6;
 /// A deletion is waited for at most this long, whatever the client says: it goes on by itself.
@@ -41,22 +44,43 @@ pub(super) fn refused(link: &Link, fault: Fault) -> Refused {
     (error_code::of_request(fault.reason), fault.message)
 }
 
-/// Answers CreateTopics.
+/// A fault of a creation. A name is taken until everything of its last topic is gone.
+fn not_made(link: &Link, fault: Fault) -> Refused {
+    let reason = fault.reason;
+    let (code, why) = refused(link, fault);
+    match reason {
+        Reason::TopicDeleting => (error_code::TOPIC_ALREADY_EXISTS, why),
+        _ => (code, why),
+    }
+}
+
+/// What is said of a topic that a request names twice: it may want two things of it.
+pub(super) fn named_twice() -> Refused {
+    let why = "the request names this topic twice";
+    (error_code::INVALID_REQUEST, why.to_owned())
+}
+
+/// Answers CreateTopics: a row for each topic asked for, each once.
 pub(super) async fn create(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
     let message: CreateTopicsRequest = request.decode()?;
-    let twice = twice(message.topics.iter().map(|topic| topic.name.as_str()));
-    let mut results = Vec::with_capacity(message.topics.len());
-    for wanted in &message.topics {
-        let made = match twice.contains(wanted.name.as_str()) {
-            true => Err((
-                error_code::INVALID_REQUEST,
-                "the request names this topic twice".to_owned(),
-            )),
+    let twice = twice(&message.topics, |topic| topic.name.clone());
+    let topics = once(message.topics, |topic| topic.name.clone());
+    let mut made = Vec::with_capacity(topics.len());
+    for wanted in &topics {
+        made.push(match twice.contains(&wanted.name) {
+            true => Err(named_twice()),
             false => create_one(link, wanted, message.validate_only).await,
-        };
-        let result = CreatableTopicResult::default().with_name(wanted.name.clone());
+        });
+    }
+    // All at once and behind the work: a large answer is one of few, which must not wait for metadata.
+    let mut rows = Rows::new(link);
+    let mut results = Vec::with_capacity(topics.len());
+    for (wanted, made) in topics.into_iter().zip(made) {
+        let result = CreatableTopicResult::default()
+            .with_name(wanted.name)
+            .with_error_message(None);
         results.push(match made {
-            Ok(topic) => described(link, request.version, result, &topic),
+            Ok(made) => described(link, request.version, result, &made, &mut rows).await,
             Err((code, why)) => result
                 .with_error_code(code)
                 .with_error_message(Some(text(why)))
@@ -64,20 +88,9 @@ pub(super) async fn create(link: &Arc<Link>, mut request: Request) -> Result<Out
                 .with_replication_factor(-1),
         });
     }
+    let code = error_code::first_error(results.iter().map(|row| row.error_code));
     let response = CreateTopicsResponse::default().with_topics(results);
-    Ok(Outcome::message(request.asked(), &response))
-}
-
-/// Names that occur more than once.
-fn twice<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
-    let mut seen = BTreeSet::new();
-    let mut twice = BTreeSet::new();
-    for name in names {
-        if !seen.insert(name) {
-            twice.insert(name.to_owned());
-        }
-    }
-    twice
+    Ok(Outcome::message(request.asked(), &response).with_code(code))
 }
 
 /// What was made, or would be.
@@ -113,11 +126,11 @@ async fn create_one(
                 partitions,
                 new,
             }),
-            Err(fault) => Err(refused(link, fault)),
+            Err(fault) => Err(not_made(link, fault)),
         };
     }
     let topic = front.topics().create_with(&name, new).await;
-    let topic = topic.map_err(|fault| refused(link, fault))?;
+    let topic = topic.map_err(|fault| not_made(link, fault))?;
     Ok(Made {
         partitions: topic.partitions,
         topic: Some(topic),
@@ -153,11 +166,12 @@ fn partitions(link: &Link, wanted: &CreatableTopic) -> Result<u32, Refused> {
     }
 }
 
-fn described(
+async fn described(
     link: &Link,
     version: i16,
     result: CreatableTopicResult,
     made: &Made,
+    rows: &mut Rows<'_>,
 ) -> CreatableTopicResult {
     let id = made.topic.as_ref().map(|topic| topic.id.0);
     let result = result
@@ -168,9 +182,14 @@ fn described(
         return result;
     }
     let configs = configs::of_topic(link, made.new.log_append_time, made.new.retention);
+    if rows.add(configs.len()).await.is_err() {
+        return result
+            .with_configs(None)
+            .with_topic_config_error_code(error_code::INVALID_REQUEST);
+    }
     let configs = configs.into_iter().map(|config| {
         CreatableTopicConfigs::default()
-            .with_name(text(config.name))
+            .with_name(StrBytes::from_static_str(config.name))
             .with_value(Some(text(config.value)))
             .with_config_source(config.source)
             .with_read_only(config.read_only)
@@ -192,6 +211,7 @@ pub(super) async fn delete(link: &Arc<Link>, mut request: Request) -> Result<Out
     };
     let patience = u64::try_from(message.timeout_ms).unwrap_or(0);
     let patience = Duration::from_millis(patience).min(DELETE_PATIENCE);
+    let wanted = once(wanted, |topic| (topic.name.clone(), topic.topic_id));
     let mut responses = Vec::with_capacity(wanted.len());
     for topic in wanted {
         let mut response = DeletableTopicResult::default()
@@ -199,7 +219,8 @@ pub(super) async fn delete(link: &Arc<Link>, mut request: Request) -> Result<Out
             .with_topic_id(topic.topic_id);
         match delete_one(link, &topic, patience).await {
             Ok(gone) => {
-                response.name = Some(names::tell(&gone.name));
+                // As it was asked for, by which clients find it again.
+                response.name = topic.name.or_else(|| Some(names::tell(&gone.name)));
                 if request.version >= TOPIC_IDS_FROM {
                     response.topic_id = gone.id.0;
                 }
@@ -216,8 +237,9 @@ pub(super) async fn delete(link: &Arc<Link>, mut request: Request) -> Result<Out
         }
         responses.push(response);
     }
+    let code = error_code::first_error(responses.iter().map(|row| row.error_code));
     let response = DeleteTopicsResponse::default().with_responses(responses);
-    Ok(Outcome::message(request.asked(), &response))
+    Ok(Outcome::message(request.asked(), &response).with_code(code))
 }
 
 /// Answers when the deletion cannot be undone any more, and most often when it is done.

@@ -106,21 +106,25 @@ async fn producer_ids_are_never_given_twice_and_transactions_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn coordinator_is_asked_for_and_there_is_none() {
+async fn coordinator_is_this_broker_and_groups_are_not_among_its_requests() {
     let world = World::new().await;
     let mut client = world.connect();
+    let here = |host: &str, port: i32| assert_eq!((host, port), ("10.1.2.3", 9092));
     for version in 0..=3 {
         let request = FindCoordinatorRequest::default().with_key(str("g"));
         let response = client.ask(version, &request).await;
-        assert_eq!(response.error_code, error_code::COORDINATOR_NOT_AVAILABLE);
-        assert_eq!(response.node_id.0, -1);
+        assert_eq!(response.error_code, error_code::NONE);
+        here(&response.host, response.port);
     }
-    let keys = vec![str("g"), str("h")];
+    let keys = vec![str("g"), str("h"), str("g")];
     let request = FindCoordinatorRequest::default().with_coordinator_keys(keys);
     let response = client.ask(4, &request).await;
-    assert_eq!(response.coordinators.len(), 2);
+    assert_eq!(response.coordinators.len(), 2, "each once");
     for coordinator in &response.coordinators {
-        assert_eq!(coordinator.error_code, error_code::UNSUPPORTED_VERSION);
-        assert!(coordinator.error_message.is_some());
+        assert_eq!(coordinator.error_code, error_code::NONE);
+        here(&coordinator.host, coordinator.port);
     }
+    // By this clients tell that they cannot join.
+    let groups = [ApiKey::JoinGroup, ApiKey::ConsumerGroupHeartbeat];
+    assert!(!APIS.iter().any(|api| groups.contains(&api.key)));
 }

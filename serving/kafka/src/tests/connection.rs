@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use futures::future::join_all;
 use hulse_proto::batch::Compression;
 use kafka_protocol::messages::{
@@ -86,7 +86,7 @@ async fn frames_of_impossible_lengths_end_the_connection_before_their_bytes() {
         (0, 3),
         (7, 3),
         (i32::MAX, 0),
-        ((100 << 20) + 1, 0),
+        ((16 << 20) + 1, 0),
         ((8 << 20) + 1, 1),
     ] {
         let mut client = world.connect();
@@ -98,23 +98,70 @@ async fn frames_of_impossible_lengths_end_the_connection_before_their_bytes() {
     }
 }
 
+/// What is no batch, which nobody looks at before it is complete.
+fn junk(bytes: usize) -> Bytes {
+    vec![0; bytes].into()
+}
+
 #[tokio::test(start_paused = true)]
-async fn frame_that_does_not_end_is_given_up_and_its_room_is_free() {
-    let world = World::with(|config| config.ingress_bytes = 1 << 20).await;
-    let request = frame(9, &produce("t", -1, vec![(0, one(1 << 20))]), 1);
-    // From two bytes of a length to all but one.
-    for sent in [2, 5, 100, 300, request.len() - 1] {
+async fn frame_that_stands_still_is_given_up_and_its_room_is_free() {
+    let world = World::new().await;
+    let all = world.front.config().ingress_bytes;
+    for (bytes, sent, time) in [
+        (1 << 19, 2, 30),
+        (1 << 19, 5, 30),
+        (1 << 19, 300, 30),
+        (1 << 19, 1 << 18, 33),
+        (4 << 20, 100, 5),
+        (4 << 20, 1 << 20, 8),
+    ] {
         let mut client = world.connect();
-        let bytes = request[..sent.min(10_000)].to_vec();
-        client.stream.write_all(&bytes).await.unwrap();
+        let request = frame(9, &produce("t", -1, vec![(0, junk(bytes))]), 1);
         let began = Instant::now();
+        client.stream.write_all(&request[..sent]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let is_free = world.front.try_room(all).is_some();
+        assert_eq!(
+            is_free,
+            sent < 16 << 10,
+            "who only names a length holds nothing"
+        );
         assert!(client.frame().await.is_none());
-        let waited = began.elapsed();
-        assert!((30..60).contains(&waited.as_secs()), "{sent}: {waited:?}");
+        assert_eq!(began.elapsed().as_secs(), time, "{sent} of {bytes}");
+        assert!(world.front.try_room(all).is_some());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn frame_that_comes_at_a_pace_is_taken_and_one_that_trickles_is_not() {
+    let world = World::new().await;
     let mut client = world.connect();
     client.look_up("t").await;
-    assert_eq!(client.produce("t", one(1 << 18)).await.error_code, 0);
+    for (rate, taken) in [(300 << 10, true), (100 << 10, false)] {
+        let mut client = world.connect();
+        let request = frame(9, &produce("t", -1, vec![(0, junk(3 << 20))]), 1);
+        let mut went = true;
+        for second in request.chunks(rate) {
+            went &= client.stream.write_all(second).await.is_ok();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(went && client.frame().await.is_some(), taken, "{rate}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn produce_frame_takes_no_more_than_a_part_of_the_room() {
+    let world = World::with(|config| config.ingress_bytes = 32 << 20).await;
+    for (length, goes_on) in [(8 << 20, true), ((8 << 20) + 1, false)] {
+        let mut client = world.connect();
+        let mut opening = BytesMut::new();
+        opening.put_i32(length);
+        opening.put_i16(ApiKey::Produce as i16);
+        client.stream.write_all(&opening).await.unwrap();
+        let wait = Duration::from_millis(1);
+        let closed = tokio::time::timeout(wait, client.frame()).await.is_ok();
+        assert_eq!(closed, !goes_on, "{length}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,6 +232,71 @@ async fn producers_together_hold_no_more_than_the_ingress_budget() {
         }
     }
     assert!(throttled > 0, "who waited for room is told so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn frame_that_waits_long_for_room_does_not_make_its_connection_idle() {
+    let world = World::with(|config| config.ingress_bytes = 4 << 20).await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    let all = world.front.room(4 << 20).await;
+    let request = produce("t", -1, vec![(0, one(100 << 10))]);
+    let sent = async {
+        client.send(9, &request).await;
+        client.receive::<ProduceRequest>(9).await
+    };
+    let freed = async {
+        tokio::time::sleep(Duration::from_secs(1_300)).await;
+        drop(all);
+    };
+    let (answer, ()) = tokio::join!(sent, freed);
+    assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn decoded_requests_together_hold_no_more_than_their_share_of_memory() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    let all = world.served.decoded.available_permits();
+    let held = world
+        .served
+        .decoded
+        .clone()
+        .acquire_many_owned(all as u32 - 1_000_000);
+    let held = held.await.unwrap();
+    // Of 512 bytes each: the first has room, also a small one that needs none.
+    let ask = |count| {
+        let indexes: Vec<(i32, i64)> = (0..count).map(|index| (index, 0)).collect();
+        fetch("nobody", &indexes)
+    };
+    client.ask(11, &ask(1_500)).await;
+    client.ask(11, &ask(20)).await;
+    client.send(11, &ask(3_000)).await;
+    let early = tokio::time::timeout(Duration::from_secs(5), client.frame()).await;
+    assert!(early.is_err(), "it has no room");
+    drop(held);
+    assert!(client.frame().await.is_some());
+    assert_eq!(world.served.decoded.available_permits(), all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_requests_are_counted_as_such() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    client.produce("t", one(1)).await;
+    client.produce("nobody", one(1)).await;
+    client.fetch("nobody", 0).await;
+    let metrics = world.front.metrics();
+    for (api, code, count) in [
+        ("Kafka.Metadata", "OK", 1),
+        ("Kafka.Produce", "OK", 1),
+        ("Kafka.Produce", "UNKNOWN_TOPIC_OR_PARTITION", 1),
+        ("Kafka.Fetch", "UNKNOWN_TOPIC_OR_PARTITION", 1),
+    ] {
+        assert_eq!(metrics.requests_ended(api, code), count, "{api} {code}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -126,6 +126,38 @@ async fn no_partition_starves_behind_one_that_is_always_full() {
     assert_eq!(next, [4; 3]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn full_answer_reads_no_further_and_the_next_begins_with_what_was_left_out() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("t", 4, &[]).await;
+    for (index, bytes) in [(0, 6_000), (1, 6_000), (2, 100), (3, 100)] {
+        let request = produce("t", -1, vec![(index, one(bytes))]);
+        client.ask(9, &request).await;
+    }
+    let mut next = [0; 4];
+    for expected in [vec![0], vec![1, 2, 3]] {
+        let wanted: Vec<(i32, i64)> = (0..4).zip(next).collect();
+        // As many bytes as can never come: an answer that is full does not wait for them.
+        let request = fetch("t", &wanted)
+            .with_max_bytes(10_000)
+            .with_min_bytes(10_000)
+            .with_max_wait_ms(30_000);
+        let began = Instant::now();
+        let response = client.ask(11, &request).await;
+        if expected.len() == 1 {
+            assert!(began.elapsed().is_zero(), "nothing more fits");
+        }
+        let partitions = response.responses[0].partitions.iter();
+        let with_records = partitions.filter(|one| !records(one).is_empty());
+        let given: Vec<i32> = with_records.map(|one| one.partition_index).collect();
+        assert_eq!(given, expected);
+        for index in given {
+            next[index as usize] += 1;
+        }
+    }
+}
+
 fn waiting(topic: &str, offset: i64, wait: i32) -> FetchRequest {
     fetch(topic, &[(0, offset)]).with_max_wait_ms(wait)
 }
@@ -262,4 +294,91 @@ async fn answers_to_readers_hold_no_more_than_their_share_of_memory() {
             let _: Bytes = frame;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_reader_is_given_up_though_it_takes_a_byte_now_and_then() {
+    let world = World::with(|config| config.read_ahead_bytes = 4 << 20).await;
+    let mut reader = world.connect();
+    reader.look_up("t").await;
+    reader.produce("t", one(1 << 20)).await;
+    reader.send(11, &fetch("t", &[(0, 0)])).await;
+    for _ in 0..6 {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let _ = tokio::io::AsyncReadExt::read_u8(&mut reader.stream).await;
+    }
+    let left = world.front.read_ahead().available_permits();
+    assert_eq!(left, 4 << 20, "what it held is free");
+    assert!(reader.frame().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_that_do_not_listen_do_not_starve_others() {
+    let world = World::with(|config| {
+        config.read_ahead_bytes = 1 << 20;
+        config.max_batch_bytes = 256 << 10;
+    })
+    .await;
+    let (mut writer, mut reader) = (world.connect(), world.connect());
+    writer.create("large", 1, &[]).await;
+    writer.create("small", 1, &[]).await;
+    for _ in 0..8 {
+        writer.produce("large", one(200 << 10)).await;
+    }
+    for _ in 0..4 {
+        writer.produce("small", one(30 << 10)).await;
+    }
+    let all = 1 << 20;
+    let held = world.front.read_ahead().clone().acquire_many_owned(all);
+    let held = held.await.unwrap();
+    // Small batches come in small answers, soon.
+    let began = Instant::now();
+    let mut next = 0;
+    while next < 4 {
+        let found = reader.ask(11, &waiting("small", next, 5_000)).await;
+        let found = records(data(&found));
+        assert!((1..3).contains(&found.len()), "{} records", found.len());
+        next += found.len() as i64;
+    }
+    assert!(began.elapsed() < Duration::from_secs(1));
+    // A large one waits for its room, as long as its fetch may, or until it comes.
+    let began = Instant::now();
+    let found = reader.ask(11, &waiting("large", 0, 5_000)).await;
+    assert!(records(data(&found)).is_empty());
+    assert_eq!(began.elapsed().as_secs(), 5);
+    reader.send(11, &waiting("large", 0, 30_000)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    drop(held);
+    let found = reader.receive::<FetchRequest>(11).await;
+    assert!(!records(data(&found)).is_empty());
+    assert_eq!(began.elapsed().as_secs(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_has_one_answer_without_room_at_a_time() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    client.produce("t", one(40 << 10)).await;
+    let all = world.front.read_ahead().available_permits() as u32;
+    let held = world.front.read_ahead().clone().acquire_many_owned(all);
+    let held = held.await.unwrap();
+    // The answers wait behind a produce that is not confirmed.
+    world.memory.bookie.hold(true);
+    client.send(9, &produce("t", -1, vec![(0, one(1))])).await;
+    for _ in 0..3 {
+        client.send(11, &waiting("t", 0, 1_000)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    world.memory.bookie.hold(false);
+    client
+        .receive::<kafka_protocol::messages::ProduceRequest>(9)
+        .await;
+    let mut given = 0;
+    for _ in 0..3 {
+        let found = client.receive::<FetchRequest>(11).await;
+        given += records(data(&found)).len();
+    }
+    assert_eq!(given, 1);
+    drop(held);
 }

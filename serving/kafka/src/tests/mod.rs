@@ -4,6 +4,7 @@ mod about;
 mod connection;
 mod fetching;
 mod offsets;
+mod openings;
 mod producing;
 mod sessions;
 mod topics;

@@ -118,6 +118,10 @@ async fn unknown_topic_partition_acks_and_transaction_have_their_codes() {
     by_id.topic_data[0].topic_id = uuid::Uuid::from_u128(5);
     let refused = client.ask(13, &by_id).await;
     assert_eq!(code(&refused), error_code::UNKNOWN_TOPIC_ID);
+    // The topic is known, its partition is not.
+    by_id.topic_data[0].topic_id = client.look_up("t").await.topic_id;
+    by_id.topic_data[0].partition_data[0].index = 1;
+    assert_eq!(code(&client.ask(13, &by_id).await), 3);
 }
 
 #[tokio::test(start_paused = true)]

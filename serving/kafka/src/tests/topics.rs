@@ -4,6 +4,7 @@ use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
 use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
 use kafka_protocol::messages::describe_topic_partitions_response::DescribeTopicPartitionsResponsePartition;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
@@ -99,6 +100,7 @@ async fn topics_are_made_in_every_version_and_described_as_they_are() {
         let response = client.ask(version, &request).await;
         let made = &response.topics[0];
         assert_eq!(made.error_code, 0);
+        assert_eq!(made.error_message, None);
         if version >= 5 {
             assert_eq!((made.num_partitions, made.replication_factor), (4, 1));
             let configs = made.configs.as_ref().unwrap();
@@ -165,6 +167,7 @@ async fn topics_that_cannot_be_are_refused_with_their_codes() {
             .iter()
             .all(|topic| topic.error_code == error_code::INVALID_REQUEST)
     );
+    assert_eq!(response.topics.len(), 1, "each once");
     let assigned = |indexes: &[i32]| {
         let assignments = indexes.iter().map(|index| {
             CreatableReplicaAssignment::default()
@@ -270,7 +273,7 @@ async fn configs_tell_what_holds() {
     for version in 1..=4 {
         let request = DescribeConfigsRequest::default()
             .with_include_synonyms(true)
-            .with_include_documentation(version >= 3)
+            .with_include_documentation(version >= 4)
             .with_resources(vec![
                 resource(2, "t"),
                 resource(4, "1"),
@@ -281,6 +284,12 @@ async fn configs_tell_what_holds() {
         let response = client.ask(version, &request).await;
         let codes: Vec<i16> = response.results.iter().map(|one| one.error_code).collect();
         assert_eq!(codes, [0, 0, 3, 42, 42]);
+        let first = &response.results[0];
+        assert_eq!(first.error_message, None);
+        if version >= 3 {
+            let documented = |one: &DescribeConfigsResourceResult| one.documentation.is_some();
+            assert_eq!(first.configs.iter().any(documented), version >= 4);
+        }
         let value = |at: usize, name: &str| {
             let configs = &response.results[at].configs;
             let config = configs.iter().find(|config| config.name.as_str() == name);
@@ -349,4 +358,108 @@ async fn partitions_are_described_in_pages() {
         .map(|(name, index)| format!("{name}{index}"))
         .collect();
     assert_eq!(names, ["a0", "a1", "a2", "b0", "b1", "b2", "b3", "nobody3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn topics_are_told_by_the_names_that_were_asked_for() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    let long = "public/default/x";
+    let made = client.look_up(long).await;
+    assert_eq!(made.name, Some(topic_name(long)));
+    assert_eq!(client.look_up("x").await.name, Some(topic_name("x")));
+    let asked = TopicRequest::default().with_name(topic_name(long));
+    let request = DescribeTopicPartitionsRequest::default()
+        .with_topics(vec![asked])
+        .with_response_partition_limit(10);
+    let described = &client.ask(0, &request).await.topics[0];
+    assert_eq!(described.name, Some(topic_name(long)));
+    let gone = DeleteTopicState::default().with_name(Some(topic_name(long)));
+    let request = DeleteTopicsRequest::default().with_topics(vec![gone]);
+    let gone = &client.ask(6, &request).await.responses[0];
+    assert_eq!(
+        (gone.error_code, gone.name.clone()),
+        (0, Some(topic_name(long)))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_named_a_thousand_times_is_told_once() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("t", 100, &[]).await;
+    let topic = MetadataRequestTopic::default().with_name(Some(topic_name("t")));
+    let request = MetadataRequest::default().with_topics(Some(vec![topic; 1_000]));
+    assert_eq!(client.ask(9, &request).await.topics.len(), 1);
+    let broker = DescribeConfigsResource::default()
+        .with_resource_type(4)
+        .with_resource_name(str("1"))
+        .with_configuration_keys(None);
+    let request = DescribeConfigsRequest::default().with_resources(vec![broker; 1_000]);
+    assert_eq!(client.ask(4, &request).await.results.len(), 1);
+    let request = CreateTopicsRequest::default().with_topics(vec![wanted("u", 1); 1_000]);
+    let request = request.with_validate_only(true);
+    assert_eq!(client.ask(7, &request).await.topics.len(), 1);
+    let gone = DeleteTopicState::default().with_name(Some(topic_name("nobody")));
+    let request = DeleteTopicsRequest::default().with_topics(vec![gone; 1_000]);
+    assert_eq!(client.ask(6, &request).await.responses.len(), 1);
+    let more = CreatePartitionsTopic::default().with_name(topic_name("t"));
+    let request = CreatePartitionsRequest::default().with_topics(vec![more; 1_000]);
+    assert_eq!(client.ask(3, &request).await.results.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_of_many_rows_are_made_while_few_others_are() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("small", 100, &[]).await;
+    client.create("large", 300, &[]).await;
+    let all = world.served.large.available_permits() as u32;
+    let others = world.served.large.clone().acquire_many_owned(all).await;
+    assert_eq!(client.look_up("small").await.partitions.len(), 100);
+    let topic = MetadataRequestTopic::default().with_name(Some(topic_name("large")));
+    let metadata = MetadataRequest::default().with_topics(Some(vec![topic]));
+    let names = (0..40).map(|number| wanted(&format!("t{number}"), 1));
+    let checked = CreateTopicsRequest::default()
+        .with_topics(names.collect())
+        .with_validate_only(true);
+    client.send(9, &metadata).await;
+    client.send(7, &checked).await;
+    let wait = std::time::Duration::from_secs(5);
+    let early = tokio::time::timeout(wait, tokio::io::AsyncReadExt::read_u8(&mut client.stream));
+    assert!(early.await.is_err());
+    drop(others);
+    let told = client.receive::<MetadataRequest>(9).await;
+    assert_eq!(told.topics[0].partitions.len(), 300);
+    assert_eq!(
+        client.receive::<CreateTopicsRequest>(7).await.topics.len(),
+        40
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_of_more_rows_than_there_may_be_says_so_of_those_beyond() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    let names: Vec<String> = (0..22).map(|number| format!("t{number:02}")).collect();
+    for name in &names {
+        client.create(name, 10_000, &[]).await;
+    }
+    let topics = names
+        .iter()
+        .map(|name| MetadataRequestTopic::default().with_name(Some(topic_name(name))));
+    let request = MetadataRequest::default().with_topics(Some(topics.collect()));
+    let told = client.ask(12, &request).await.topics;
+    let rows: usize = told.iter().map(|topic| topic.partitions.len()).sum();
+    assert_eq!((rows, told.len()), (190_000, 22));
+    assert!(
+        told[19..]
+            .iter()
+            .all(|topic| topic.error_code == error_code::INVALID_REQUEST)
+    );
+    // All of them are too many, and are not told in part.
+    let all = MetadataRequest::default().with_topics(None);
+    let response = client.ask(13, &all).await;
+    assert_eq!(response.error_code, error_code::INVALID_REQUEST);
+    assert!(response.topics.is_empty());
 }

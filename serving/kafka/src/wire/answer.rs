@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use hulse_proto::id::Offset;
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::{Encodable, StrBytes};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::api::Api;
 use super::request::Asked;
+use crate::error_code::Code;
 
 /// Bytes of the length in front of a frame.
 const LENGTH_BYTES: usize = 4;
@@ -20,6 +22,8 @@ const HEADER_BYTES: usize = 5;
 pub(crate) struct Answer {
     /// The frame, in order.
     pub(crate) parts: Vec<Bytes>,
+    /// The first error in it, for metrics.
+    pub(crate) code: Code,
     /// The connection is not read for so long after it (KIP-219).
     pub(crate) mute: Duration,
     /// Room for its bytes, given back when they are written.
@@ -29,6 +33,11 @@ pub(crate) struct Answer {
 /// Text as the messages have it.
 pub(crate) fn text(text: impl Into<String>) -> StrBytes {
     StrBytes::from_string(text.into())
+}
+
+/// An offset as the messages have it.
+pub(crate) fn offset(offset: Offset) -> i64 {
+    i64::try_from(offset.0).unwrap_or(i64::MAX)
 }
 
 impl Answer {

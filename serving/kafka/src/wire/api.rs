@@ -98,8 +98,7 @@ pub(crate) static APIS: &[Api] = &[
         2,
         &requests::DELETE_RECORDS,
     ),
-    // Told though there are no groups yet: librdkafka takes a broker without it for one that does not know lz4. It is answered, with
-    // the word that there is no coordinator.
+    // Told though there are no groups yet: librdkafka takes a broker without it for one that does not know lz4.
     api(
         ApiKey::FindCoordinator,
         "Kafka.FindCoordinator",

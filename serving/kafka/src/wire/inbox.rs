@@ -1,7 +1,8 @@
 //! Reads frames: four bytes of length, and so many bytes.
 //!
 //! An idle connection keeps [`HEAD_BYTES`] and nothing else. A frame's length is judged, by the kind of request that it opens with,
-//! before there is room for it; the room is the broker's, shared by all listeners; and the frame must be complete in time.
+//! before there is room for it. The room is the broker's, shared by all listeners, and a frame gets it when its first
+//! [`FIRST_BYTES`] are there: a peer that only names a length holds nothing. Then the rest must come at a pace.
 //!
 //! Cancel-safe: what was read stays here, also the place in the queue for room.
 
@@ -22,14 +23,26 @@ const HEAD_BYTES: usize = 256;
 const FRAME_BYTES_MIN: usize = 8;
 /// Longest frame that holds batches (serving.md D2.4). Each batch is judged by itself.
 const PRODUCE_BYTES_MAX: usize = 100 << 20;
+/// It takes at most this part of the room of all.
+const ROOM_SHARE: usize = 4;
+/// What stands around the largest batch in a frame, which is always taken.
+const AROUND_BYTES: usize = 64 << 10;
 /// Longest other frame: a hundred thousand partitions.
 const OTHER_BYTES_MAX: usize = 8 << 20;
-/// Frames without batches up to this are read at once: with all connections together they take no more than some megabytes.
+/// Frames without batches up to this need no room: with all connections together they take no more than some megabytes.
 const SMALL_BYTES_MAX: usize = 4 << 10;
-/// A frame that has begun is complete within this time …
-const FRAME_TIME: Duration = Duration::from_secs(30);
-/// … and as long as its bytes take at this rate per second.
-const FRAME_RATE_MIN: usize = 64 << 10;
+/// So many bytes of a frame come before there is room for it.
+const FIRST_BYTES: usize = 16 << 10;
+/// A frame that has begun may stand still for this long …
+const GRACE: Duration = Duration::from_secs(30);
+/// … longer by what came of it at this rate per second.
+const RATE_MIN: usize = 64 << 10;
+/// A frame of more bytes is large: it keeps others waiting.
+const LARGE_BYTES: usize = 1 << 20;
+/// As [`GRACE`], of a large one.
+const LARGE_GRACE: Duration = Duration::from_secs(5);
+/// As [`RATE_MIN`], of a large one.
+const LARGE_RATE_MIN: usize = 256 << 10;
 
 /// A frame without its length.
 pub(crate) struct Frame {
@@ -44,13 +57,16 @@ pub(crate) struct Frame {
 enum State {
     /// Length and key of a frame are not there yet.
     Opening,
-    /// Its length is right and the room for it is asked for.
+    /// Its length is right and its first bytes come.
+    First { bytes: usize, body: BytesMut },
+    /// The room for the rest is asked for.
     Room {
         bytes: usize,
+        body: BytesMut,
         since: Instant,
-        room: BoxFuture<'static, Option<IngressPermit>>,
+        room: BoxFuture<'static, IngressPermit>,
     },
-    /// Its bytes come.
+    /// There is room, and the rest comes.
     Body {
         bytes: usize,
         body: BytesMut,
@@ -64,8 +80,40 @@ pub(crate) struct Inbox {
     head: [u8; HEAD_BYTES],
     filled: usize,
     state: State,
-    /// When the frame that has begun must be complete.
-    deadline: Option<Instant>,
+    /// How fast the frame must come that has begun.
+    pace: Option<Pace>,
+}
+
+/// How fast bytes must come. Asked at each of them, so that who stands still is given up soon however long its frame is.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    since: Instant,
+    grace: Duration,
+    rate_min: usize,
+    /// Bytes that came.
+    came: usize,
+}
+
+impl Pace {
+    /// From now on, of a frame of so many bytes.
+    fn new(bytes: usize) -> Self {
+        let (grace, rate_min) = match bytes > LARGE_BYTES {
+            true => (LARGE_GRACE, LARGE_RATE_MIN),
+            false => (GRACE, RATE_MIN),
+        };
+        Self {
+            since: Instant::now(),
+            grace,
+            rate_min,
+            came: 0,
+        }
+    }
+
+    /// Until when the next byte must come.
+    fn deadline(&self) -> Instant {
+        let earned = Duration::from_millis((self.came * 1_000 / self.rate_min) as u64);
+        self.since + self.grace + earned
+    }
 }
 
 impl Inbox {
@@ -75,12 +123,12 @@ impl Inbox {
             head: [0; HEAD_BYTES],
             filled: 0,
             state: State::Opening,
-            deadline: None,
+            pace: None,
         }
     }
 
     /// True when a frame has begun, or waits for room.
-    pub(crate) fn has_begun(&self) -> bool {
+    pub(crate) fn is_reading(&self) -> bool {
         self.filled > 0 || !matches!(self.state, State::Opening)
     }
 
@@ -98,53 +146,44 @@ impl Inbox {
         R: AsyncRead + Unpin,
     {
         loop {
+            let pace = &mut self.pace;
             match &mut self.state {
-                State::Opening => match self.opening()? {
-                    Some(bytes) => {
-                        let since = Instant::now();
-                        let room = match self.takes_room(bytes) {
-                            true => match front.try_room(bytes) {
-                                Some(room) => futures::future::ready(Some(room)).boxed(),
-                                None => front.room(bytes).map(Some).boxed(),
-                            },
-                            false => futures::future::ready(None).boxed(),
-                        };
-                        self.state = State::Room { bytes, since, room };
-                    }
+                State::Opening => match self.opening(front)? {
+                    Some(bytes) => self.begin(bytes),
                     None if self.fill(reader).await? => {}
                     None => return Ok(None),
                 },
-                State::Room { bytes, since, room } => {
-                    let bytes = *bytes;
-                    let since = *since;
+                State::First { bytes, body } => match (*bytes).min(FIRST_BYTES) - body.len() {
+                    0 => self.ask_for_room(front),
+                    left => read_some(reader, body, left, pace).await?,
+                },
+                State::Room { room, .. } => {
                     let room = room.await;
-                    self.begin_body(bytes, room, since.elapsed());
+                    self.take_room(Some(room));
                 }
-                State::Body { bytes, body, .. } if body.len() < *bytes => {
-                    let left = *bytes - body.len();
-                    let mut limited = body.limit(left);
-                    let read = reader.read_buf(&mut limited);
-                    let read = in_time(self.deadline, read).await?;
-                    if read == 0 {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
-                }
-                State::Body { .. } => return Ok(Some(self.complete())),
+                State::Body { bytes, body, .. } => match *bytes - body.len() {
+                    0 => return Ok(Some(self.complete())),
+                    left => read_some(reader, body, left, pace).await?,
+                },
             }
         }
     }
 
     /// The length of the frame that the head opens with, once that is there. One that no frame has is refused at once.
-    fn opening(&self) -> io::Result<Option<usize>> {
+    fn opening(&self, front: &Front) -> io::Result<Option<usize>> {
         let Some((length, key)) = self.head[..self.filled].split_first_chunk::<4>() else {
             return Ok(None);
         };
         let length = i32::from_be_bytes(*length);
         let key = key.first_chunk::<2>();
+        let config = front.config();
+        let least = config.max_batch_bytes + AROUND_BYTES;
+        let share = (config.ingress_bytes / ROOM_SHARE).max(least);
         let max = match key {
             Some(key) if *key != (ApiKey::Produce as i16).to_be_bytes() => OTHER_BYTES_MAX,
             _ => PRODUCE_BYTES_MAX,
         };
+        let max = max.min(share);
         match usize::try_from(length) {
             Ok(bytes) if (FRAME_BYTES_MIN..=max).contains(&bytes) => Ok(key.map(|_| bytes)),
             _ => {
@@ -154,15 +193,13 @@ impl Inbox {
         }
     }
 
-    /// Whether a frame takes room: a small one without batches does not, so that consumers never wait behind producers for it.
-    fn takes_room(&self, bytes: usize) -> bool {
-        bytes > SMALL_BYTES_MAX || self.head[4..6] == (ApiKey::Produce as i16).to_be_bytes()
-    }
-
     /// Reads into the head; false: the peer has closed between two frames.
     async fn fill<R: AsyncRead + Unpin>(&mut self, reader: &mut R) -> io::Result<bool> {
         let read = reader.read(&mut self.head[self.filled..]);
-        let read = in_time(self.deadline, read).await?;
+        let read = match &self.pace {
+            Some(pace) => in_time(*pace, read).await?,
+            None => read.await?,
+        };
         if read == 0 {
             return match self.filled {
                 0 => Ok(false),
@@ -170,19 +207,66 @@ impl Inbox {
             };
         }
         self.filled += read;
-        self.deadline.get_or_insert(Instant::now() + FRAME_TIME);
+        self.pace.get_or_insert_with(|| Pace::new(0));
         Ok(true)
     }
 
-    fn begin_body(&mut self, bytes: usize, room: Option<IngressPermit>, waited: Duration) {
+    /// Takes over what of the frame is in the head.
+    fn begin(&mut self, bytes: usize) {
         let here = (self.filled - 4).min(bytes);
-        let mut body = BytesMut::with_capacity(bytes);
+        let mut body = BytesMut::with_capacity(bytes.min(FIRST_BYTES));
         body.put_slice(&self.head[4..4 + here]);
         self.head.copy_within(4 + here..self.filled, 0);
         self.filled -= 4 + here;
+        self.pace = Some(Pace::new(bytes));
+        self.state = State::First { bytes, body };
+    }
+
+    fn ask_for_room(&mut self, front: &Front) {
+        let State::First { bytes, body } = &mut self.state else {
+            unreachable!("room is asked for when the first bytes are there");
+        };
+        let (bytes, body) = (*bytes, std::mem::take(body));
+        let is_produce = body[..2] == (ApiKey::Produce as i16).to_be_bytes();
+        // Consumers never wait behind producers for room: their frames are small.
+        let room = match bytes > SMALL_BYTES_MAX || is_produce {
+            true => front.try_room(bytes),
+            false => return self.begin_rest(bytes, body, None, Duration::ZERO),
+        };
+        match room {
+            Some(room) => self.begin_rest(bytes, body, Some(room), Duration::ZERO),
+            None => {
+                self.state = State::Room {
+                    bytes,
+                    body,
+                    since: Instant::now(),
+                    room: front.room(bytes).boxed(),
+                }
+            }
+        }
+    }
+
+    fn take_room(&mut self, room: Option<IngressPermit>) {
+        let State::Room {
+            bytes, body, since, ..
+        } = &mut self.state
+        else {
+            unreachable!("room comes where it was asked for");
+        };
+        let (bytes, body, waited) = (*bytes, std::mem::take(body), since.elapsed());
+        self.begin_rest(bytes, body, room, waited);
+    }
+
+    fn begin_rest(
+        &mut self,
+        bytes: usize,
+        mut body: BytesMut,
+        room: Option<IngressPermit>,
+        waited: Duration,
+    ) {
+        body.reserve(bytes - body.len());
         // The time that the frame waited for room is ours, not the peer's.
-        let slack = Duration::from_secs((bytes / FRAME_RATE_MIN) as u64);
-        self.deadline = Some(Instant::now() + FRAME_TIME + slack);
+        self.pace = Some(Pace::new(bytes));
         self.state = State::Body {
             bytes,
             body,
@@ -192,7 +276,7 @@ impl Inbox {
     }
 
     fn complete(&mut self) -> Frame {
-        self.deadline = (self.filled > 0).then(|| Instant::now() + FRAME_TIME);
+        self.pace = (self.filled > 0).then(|| Pace::new(0));
         match std::mem::replace(&mut self.state, State::Opening) {
             State::Body {
                 body, room, waited, ..
@@ -206,16 +290,31 @@ impl Inbox {
     }
 }
 
+/// Reads some of the `left` bytes that a body lacks.
+async fn read_some<R: AsyncRead + Unpin>(
+    reader: &mut R,
+    body: &mut BytesMut,
+    left: usize,
+    pace: &mut Option<Pace>,
+) -> io::Result<()> {
+    let mut limited = body.limit(left);
+    let read = reader.read_buf(&mut limited);
+    let pace = pace.as_mut().expect("a frame has begun");
+    let read = in_time(*pace, read).await?;
+    pace.came += read;
+    match read {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}
+
 async fn in_time(
-    deadline: Option<Instant>,
+    pace: Pace,
     reading: impl Future<Output = io::Result<usize>>,
 ) -> io::Result<usize> {
-    let Some(deadline) = deadline else {
-        return reading.await;
-    };
-    let read = tokio::time::timeout_at(deadline, reading).await;
+    let read = tokio::time::timeout_at(pace.deadline(), reading).await;
     read.unwrap_or_else(|_| {
-        let words = "a frame that has begun did not end in time";
+        let words = "a frame that has begun does not come in time";
         Err(io::Error::new(io::ErrorKind::TimedOut, words))
     })
 }

@@ -12,24 +12,40 @@ use super::answer::Answer;
 
 /// Runs of bytes given to the operating system at once.
 const SLICES_MAX: usize = 64;
-/// A peer that takes no byte for this long is gone. What it did not read is in memory until then.
-const STALL_MAX: Duration = Duration::from_secs(30);
+/// A peer takes what is ready for it within this time, or is given up: what it does not read is in memory until then …
+const FLUSH_TIME: Duration = Duration::from_secs(30);
+/// … and as long as the bytes take at this rate per second. Clients give a whole answer some 30 seconds themselves.
+const FLUSH_RATE_MIN: usize = 256 << 10;
 
 /// The sending side of a connection.
 #[derive(Default)]
 pub(crate) struct Outbox {
     parts: VecDeque<Bytes>,
     bytes: usize,
-    rooms: Vec<OwnedSemaphorePermit>,
+    rooms: VecDeque<Room>,
+}
+
+/// The room of an answer.
+struct Room {
+    /// How many bytes are left when it is written.
+    left: usize,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Outbox {
     /// Puts an answer behind the others.
     pub(crate) fn push(&mut self, answer: Answer) {
-        self.bytes += answer.len();
+        let bytes = answer.len();
+        self.bytes += bytes;
+        for room in &mut self.rooms {
+            room.left += bytes;
+        }
         self.parts
             .extend(answer.parts.into_iter().filter(|part| !part.is_empty()));
-        self.rooms.extend(answer.room);
+        self.rooms.extend(answer.room.map(|permit| Room {
+            left: 0,
+            _permit: permit,
+        }));
     }
 
     /// Bytes that wait.
@@ -37,11 +53,17 @@ impl Outbox {
         self.bytes
     }
 
-    /// Writes everything.
+    /// Writes everything. Rooms are given back as their answers are written.
     ///
     /// # Errors
     /// The connection broke, or `TimedOut`: the peer does not take it.
     pub(crate) async fn flush<W: AsyncWrite + Unpin>(&mut self, writer: &mut W) -> io::Result<()> {
+        let slack = Duration::from_secs((self.bytes / FLUSH_RATE_MIN) as u64);
+        let flushed = tokio::time::timeout(FLUSH_TIME + slack, self.write_all(writer)).await;
+        flushed.unwrap_or_else(|_| Err(stalled()))
+    }
+
+    async fn write_all<W: AsyncWrite + Unpin>(&mut self, writer: &mut W) -> io::Result<()> {
         while !self.parts.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let mut count = 0;
@@ -49,25 +71,24 @@ impl Outbox {
                 *slice = IoSlice::new(part);
                 count += 1;
             }
-            let writing = writer.write_vectored(&slices[..count]);
-            let written = match tokio::time::timeout(STALL_MAX, writing).await {
-                Ok(written) => written?,
-                Err(_) => return Err(stalled()),
-            };
+            let written = writer.write_vectored(&slices[..count]).await?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             self.advance(written);
         }
-        self.rooms.clear();
-        match tokio::time::timeout(STALL_MAX, writer.flush()).await {
-            Ok(flushed) => flushed,
-            Err(_) => Err(stalled()),
-        }
+        writer.flush().await
     }
 
     fn advance(&mut self, mut written: usize) {
         self.bytes -= written;
+        while self
+            .rooms
+            .front()
+            .is_some_and(|room| room.left >= self.bytes)
+        {
+            self.rooms.pop_front();
+        }
         while let Some(front) = self.parts.front_mut() {
             if front.len() > written {
                 front.advance(written);

@@ -7,6 +7,7 @@ use bytes::{Buf, Bytes};
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::Decodable;
 use serving_broker::IngressPermit;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::api::Api;
@@ -25,9 +26,11 @@ pub(crate) struct Request {
     pub(crate) elements: usize,
     /// Bytes of the frame that it came in.
     pub(crate) frame_bytes: usize,
-    /// Its room in the broker; given back when it is answered.
-    _room: Option<IngressPermit>,
-    /// How long it had to wait for that.
+    /// Its room in the broker; given back when it is answered, and its batches are stored or refused.
+    room: Option<IngressPermit>,
+    /// Room for its decoded form, where that is larger; given back at the same time.
+    pub(crate) decoded: Option<OwnedSemaphorePermit>,
+    /// How long it had to wait for the first.
     pub(crate) waited: Duration,
     /// When it was read.
     pub(crate) began: Instant,
@@ -151,7 +154,8 @@ pub(crate) fn read(frame: Frame) -> Result<Incoming, Broken> {
         correlation: parsed.correlation,
         elements: parsed.walked.elements,
         frame_bytes,
-        _room: room,
+        room,
+        decoded: None,
         waited,
         began: Instant::now(),
         body: parsed.body,
@@ -216,6 +220,11 @@ impl Request {
             version: self.version,
             correlation: self.correlation,
         }
+    }
+
+    /// Its room, for what keeps a part of it longer.
+    pub(crate) fn room(&self) -> Option<IngressPermit> {
+        self.room.clone()
     }
 
     /// The message. What is large in it is a slice of the frame.

@@ -16,7 +16,10 @@ pub(super) fn split(chunk: ReadChunk, leader_epoch: OwnerEpoch) -> Vec<v1::ReadB
     let mut open = empty(chunk.prev_end, chunk.high_watermark, leader_epoch);
     let mut bytes_open = 0;
     let mut end = chunk.prev_end;
-    for ReadBatch { bytes, append_time } in chunk.batches {
+    for ReadBatch {
+        bytes, append_time, ..
+    } in chunk.batches
+    {
         if bytes_open > 0 && bytes_open + bytes.len() > MESSAGE_BATCH_BYTES {
             while let Some(range) = skipped.next_if(|range| range.first < end.0) {
                 open.skipped.push(range);
@@ -84,6 +87,7 @@ mod tests {
         ReadBatch {
             bytes: Bytes::from(placed.concat()),
             append_time: 9,
+            entry_bytes: bytes,
         }
     }
 

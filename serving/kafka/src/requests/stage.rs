@@ -1,11 +1,10 @@
-//! Leads a request to what serves it, and counts it.
+//! The two stages of a request: leads it to what serves it, and counts it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hulse_proto::error::Fault;
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::Encodable;
 use serving_broker::Front;
@@ -13,12 +12,21 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::{about, alter, configs, delete_records, grow, metadata, offsets, produce, topics};
+use crate::error_code::{self, Code};
 use crate::fetch;
 use crate::link::Link;
 use crate::wire::{Answer, Asked, Broken, Request};
 
 /// An answer of more bytes takes room in what the broker's answers to readers may hold.
 const LARGE_BYTES: usize = 64 << 10;
+/// That room is waited for at most this long.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(30);
+/// What the decoded forms of large requests may take, bytes.
+pub(crate) const DECODED_BYTES: usize = 64 << 20;
+/// Of each request this is free.
+const DECODED_BYTES_FREE: usize = 16 << 10;
+/// What an element of a request takes: its decoded form, and the row of the answer that it becomes; half each.
+const ELEMENT_BYTES: usize = 512;
 /// A producer is told to wait at most this long at a time (KIP-219).
 const THROTTLE_MAX: Duration = Duration::from_secs(1);
 
@@ -33,7 +41,7 @@ pub(crate) enum Outcome {
 }
 
 /// What came of a request's first stage.
-pub(crate) enum Begun {
+pub(crate) enum FirstStage {
     /// Everything.
     Answered(Outcome),
     /// The rest, which may go on beside later requests.
@@ -44,17 +52,27 @@ pub(crate) enum Begun {
 ///
 /// # Errors
 /// [`Broken`]: the connection ends.
-pub(crate) async fn begin(link: Arc<Link>, request: Request, number: u64) -> Result<Begun, Broken> {
+pub(crate) async fn first_stage(
+    link: Arc<Link>,
+    mut request: Request,
+    number: u64,
+) -> Result<FirstStage, Broken> {
     let (api, began) = (request.api, request.began);
+    request.decoded = decoded_room(&link, &request).await;
     match api.key {
-        ApiKey::Produce => produce::begin(link, request).await,
-        ApiKey::Fetch => fetch::begin(link, request, number).await,
+        ApiKey::Produce => produce::first_stage(link, request).await,
+        ApiKey::Fetch => fetch::first_stage(link, request, number).await,
+        ApiKey::ListOffsets => offsets::list(link, request),
+        ApiKey::OffsetForLeaderEpoch => offsets::leader_epochs(link, request),
         _ => {
             let outcome = whole(&link, request).await?;
-            let metrics = link.front().metrics();
-            metrics.request(api.metric, Ok(()));
-            metrics.request_took(api.metric, began.elapsed());
-            Ok(Begun::Answered(with_room(link.front(), outcome).await))
+            let code = match &outcome {
+                Outcome::Answer(answer) => answer.code,
+                Outcome::Silence => error_code::NONE,
+                Outcome::Close(_) => error_code::UNKNOWN,
+            };
+            count(link.front(), api.metric, began, code);
+            Ok(FirstStage::Answered(with_room(link.front(), outcome).await))
         }
     }
 }
@@ -66,10 +84,8 @@ async fn whole(link: &Arc<Link>, request: Request) -> Result<Outcome, Broken> {
         ApiKey::Metadata => metadata::metadata(link, request).await,
         ApiKey::DescribeTopicPartitions => metadata::topic_partitions(link, request).await,
         ApiKey::DescribeCluster => about::cluster(link, request),
-        ApiKey::FindCoordinator => about::coordinator(request),
+        ApiKey::FindCoordinator => about::coordinator(link, request),
         ApiKey::InitProducerId => about::init_producer_id(link, request).await,
-        ApiKey::ListOffsets => offsets::list(link, request).await,
-        ApiKey::OffsetForLeaderEpoch => offsets::leader_epochs(link, request).await,
         ApiKey::CreateTopics => topics::create(link, request).await,
         ApiKey::DeleteTopics => topics::delete(link, request).await,
         ApiKey::CreatePartitions => grow::create_partitions(link, request).await,
@@ -96,6 +112,14 @@ impl Outcome {
         }
     }
 
+    /// The same, where the answer has an error in it.
+    pub(crate) fn with_code(self, code: Code) -> Self {
+        match self {
+            Self::Answer(answer) => Self::Answer(Answer { code, ..answer }),
+            other => other,
+        }
+    }
+
     /// A message whose connection is not read for `mute` after it.
     pub(crate) fn muting<T: Encodable>(asked: Asked, message: &T, mute: Duration) -> Self {
         match Self::message(asked, message) {
@@ -105,12 +129,30 @@ impl Outcome {
     }
 }
 
-/// An answer that waits until there is room for it where it is large.
+/// Room for the decoded form of a request, and for the rows that its elements become, where that is more than its frame.
+async fn decoded_room(link: &Link, request: &Request) -> Option<OwnedSemaphorePermit> {
+    let bytes = request.elements * ELEMENT_BYTES;
+    if bytes <= request.frame_bytes.max(DECODED_BYTES_FREE) {
+        return None;
+    }
+    let count = u32::try_from(bytes.min(DECODED_BYTES)).unwrap_or(u32::MAX);
+    let room = link.served.decoded.clone().acquire_many_owned(count).await;
+    Some(room.expect("this semaphore is never closed"))
+}
+
+/// An answer that waits until there is room for it where it is large. Whoever takes that room gives it back in time, so that it comes
+/// in the end; a client does not wait for ever, though.
 async fn with_room(front: &Front, outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Answer(answer) if answer.len() > LARGE_BYTES => {
-            let room = Some(read_room(front, answer.len()).await);
-            Outcome::Answer(Answer { room, ..answer })
+            let room = tokio::time::timeout(ROOM_WAIT_MAX, read_room(front, answer.len()));
+            match room.await {
+                Ok(room) => Outcome::Answer(Answer {
+                    room: Some(room),
+                    ..answer
+                }),
+                Err(_) => Outcome::Close("there is no room for a large answer".to_owned()),
+            }
         }
         other => other,
     }
@@ -135,14 +177,13 @@ pub(crate) fn millis(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }
 
-/// Counts a request that ended at the second stage.
-pub(crate) fn count(front: &Front, api: &'static str, began: Instant, fault: Option<&Fault>) {
-    let outcome = fault.map_or(Ok(()), Err);
-    front.metrics().request(api, outcome);
+/// Counts a request that ended, with its first error. Faults are counted where they are told.
+pub(crate) fn count(front: &Front, api: &'static str, began: Instant, code: Code) {
+    front.metrics().request_ended(api, error_code::name(code));
     front.metrics().request_took(api, began.elapsed());
 }
 
-impl Begun {
+impl FirstStage {
     /// A second stage.
     pub(crate) fn later(stage: impl Future<Output = Outcome> + Send + 'static) -> Self {
         Self::Later(stage.boxed())
