@@ -163,7 +163,8 @@ fn why(error: &clap::Error) -> String {
 fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text.clone()),
-        ContextValue::Strings(texts) => texts.first().cloned(),
+        // The nearest stands last.
+        ContextValue::Strings(texts) => texts.last().cloned(),
         _ => None,
     }
 }
