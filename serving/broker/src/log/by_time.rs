@@ -132,7 +132,10 @@ async fn heads(search: &Search, next: EntryId) -> Result<Vec<(EntryId, Envelope)
     }
     let decoded = heads.iter().map(|head| {
         let entry = head.header.entry;
-        Ok((entry, decode_envelope(search.ledger, entry, &head.envelope)?))
+        Ok((
+            entry,
+            decode_envelope(search.ledger, entry, &head.envelope)?,
+        ))
     });
     decoded.collect()
 }

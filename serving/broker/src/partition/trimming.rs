@@ -111,7 +111,11 @@ impl Task {
         let mut to = command.to.unwrap_or(offsets.high_watermark);
         if command.holds {
             // Those that the state chain has confirmed; others are told that their place was trimmed.
-            to = self.core.state().held_from().map_or(to, |held| to.min(held));
+            to = self
+                .core
+                .state()
+                .held_from()
+                .map_or(to, |held| to.min(held));
         }
         let refused = if to > offsets.high_watermark {
             Some(Err(beyond_the_end(to, offsets.high_watermark)))
