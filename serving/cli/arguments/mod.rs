@@ -12,6 +12,7 @@ mod ledgers;
 mod node;
 mod profile;
 mod records;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod topics;
@@ -25,5 +26,6 @@ pub(crate) use ledgers::Ledgers;
 pub(crate) use node::{ConfigCommand, Standalone};
 pub(crate) use profile::ProfileCommand;
 pub(crate) use records::{Acks, Compression, Consume, Produce};
+pub(crate) use subscriptions::{OfTopic, Subscriptions, Type};
 pub(crate) use topics::{Copy, Peek, Topics};
 pub(crate) use tree::{Arguments, Command};

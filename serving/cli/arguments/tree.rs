@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use super::{
     Bench, Completions, ConfigCommand, Consume, Doctor, Generate, Globals, Ledgers, Produce,
-    ProfileCommand, Standalone, Topics, Verify,
+    ProfileCommand, Standalone, Subscriptions, Topics, Verify,
 };
 
 /// Durable streaming platform: one binary for the server and the command line.
@@ -38,6 +38,9 @@ pub(crate) enum Command {
     /// Topics: list, create, describe, delete, add partitions
     #[command(subcommand, visible_alias = "topic")]
     Topics(Topics),
+    /// Subscriptions: list, create, describe, seek, skip, clear, delete
+    #[command(subcommand, visible_alias = "subs", alias = "subscription")]
+    Subscriptions(Subscriptions),
     /// Ledgers: list, accept a loss
     #[command(subcommand, visible_alias = "ledger")]
     Ledgers(Ledgers),
