@@ -118,6 +118,8 @@ impl Stored {
                 let mut left = RangeSet::default();
                 left.insert(from..end);
                 self.acked.iter().for_each(|range| left.remove(range));
+                // The base may have passed a hole and what was acked behind it.
+                left.remove_below(self.base);
                 let mut gone = RangeSet::default();
                 gone.insert(from..end);
                 left.iter().for_each(|range| gone.remove(range));
@@ -189,6 +191,18 @@ struct World {
     handed: BTreeSet<(u32, u64)>,
     last: BTreeMap<(u32, u64), u64>,
     queue_records: i64,
+    seed: u64,
+    /// What happened last, for the case of a failure.
+    trace: VecDeque<String>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let trace: Vec<_> = self.trace.drain(..).collect();
+            eprintln!("seed {}, the last events:\n{}", self.seed, trace.join("\n"));
+        }
+    }
 }
 
 impl World {
@@ -219,14 +233,26 @@ impl World {
             handed: BTreeSet::new(),
             last: BTreeMap::new(),
             queue_records: queue_records.into(),
+            seed,
+            trace: VecDeque::new(),
             rng,
         }
+    }
+
+    fn note(&mut self, what: std::fmt::Arguments<'_>) {
+        if self.trace.len() == 400 {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(what.to_string());
     }
 
     /// Does what the core left.
     fn settle(&mut self) {
         let out = self.core.take_out();
         for (session, item) in out.sends {
+            if !matches!(item, Up::Credit(_)) {
+                self.note(format_args!("core sends {item:?}"));
+            }
             if let Some(link) = self.link.as_mut().filter(|link| link.id == session) {
                 link.up.push_back(item);
             }
@@ -377,12 +403,21 @@ impl World {
             && let Some(item) = link.down.pop_front()
         {
             let id = link.id;
+            let brief = match &item {
+                Down::Delivery(d) => format!(
+                    "delivery of lane {} {}..{}: {:?}",
+                    d.lane, d.prev_end_offset, d.end_offset, d.acquired
+                ),
+                other => format!("{other:?}"),
+            };
+            self.note(format_args!("core hears {brief}"));
             self.core.on_down(id, item, self.now);
             self.settle();
         }
     }
 
     fn cut(&mut self) {
+        self.note(format_args!("cut"));
         if let Some(mut link) = self.link.take() {
             // Some of what was on its way still arrives.
             for _ in 0..self.rng.random_range(0..3) {
@@ -436,6 +471,7 @@ impl World {
     }
 
     fn take(&mut self, place: Place, redelivery: bool) {
+        self.note(format_args!("handed out {place:?} {redelivery}"));
         let key = (place.partition, place.offset);
         assert!(
             !self.certain.contains(&key),
@@ -459,6 +495,7 @@ impl World {
         };
         let place = self.held.swap_remove(index);
         let cumulative = self.rng.random_bool(0.1);
+        self.note(format_args!("application acks {place:?} {cumulative}"));
         let acknowledgement = match cumulative {
             true => self.core.ack_cumulative(place),
             false => self.core.ack(place),
@@ -479,6 +516,8 @@ impl World {
                     let durable = place.offset < stored.base || stored.acked.contains(place.offset);
                     // Unless a seek came after it.
                     if durable {
+                        let words = format!("{place:?} is certain");
+                        self.trace.push_back(words);
                         self.certain.insert((place.partition, place.offset));
                     } else {
                         assert!(
