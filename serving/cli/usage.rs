@@ -133,7 +133,7 @@ pub(crate) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
         ErrorKind::InvalidValue | ErrorKind::ValueValidation | ErrorKind::InvalidUtf8 => {
             "a value cannot be meant"
         }
-        ErrorKind::ArgumentConflict => "two flags exclude each other",
+        ErrorKind::ArgumentConflict => "these flags do not go together",
         _ => "the command line cannot be understood",
     };
     let path = shapes::path(&words);

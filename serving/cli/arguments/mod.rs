@@ -20,7 +20,7 @@ mod tree;
 
 pub(crate) use bench::{Bench, Load, Measured};
 pub(crate) use checks::{Completions, Doctor, Shell, Verify};
-pub(crate) use generate::{DemoData, Generate};
+pub(crate) use generate::{Demo, Generate};
 pub(crate) use globals::Globals;
 pub(crate) use ledgers::Ledgers;
 pub(crate) use node::{ConfigCommand, Standalone};

@@ -164,10 +164,12 @@ fn judge(files: &BTreeMap<u64, Surveyed>, view: &mut VerifyView) {
         }
     }
     let last = files.keys().next_back().copied().unwrap_or(0);
-    let last_log = files
-        .iter()
-        .rev()
-        .find(|(_, file)| file.kind == FileKind::Log);
+    // Behind the file that is being written may stand one that is made ready and holds nothing yet.
+    let is_written = |file: &Surveyed| {
+        let body = file.body.as_ref();
+        file.kind == FileKind::Log && body.is_none_or(|body| body.groups > 0)
+    };
+    let last_log = files.iter().rev().find(|(_, file)| is_written(file));
     let last_log = last_log.map_or(0, |(number, _)| *number);
     for number in 0..=last {
         let gone = removed
@@ -176,7 +178,7 @@ fn judge(files: &BTreeMap<u64, Surveyed>, view: &mut VerifyView) {
         match files.get(&number) {
             // A file that never counted.
             Some(_) if seals.get(&number) == Some(&0) => {}
-            Some(file) => judge_file(file, seals.get(&number).copied(), number == last_log, view),
+            Some(file) => judge_file(file, seals.get(&number).copied(), number >= last_log, view),
             None if gone || seals.get(&number) == Some(&0) || files.is_empty() => {}
             None => view.found(
                 "damage",
