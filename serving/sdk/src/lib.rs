@@ -46,8 +46,9 @@ mod session;
 mod testing;
 
 pub use admin::{
-    Admin, AttachedConsumer, Cursor, CursorState, Keep, Ledger, MovedCursor, NewSubscription,
-    NewTopic, Offsets, Partition, Retention, Subscription, Topic, TopicChange, TrimTo, Trimmed,
+    Admin, AttachedConsumer, Cursor, CursorSelection, CursorState, Keep, Ledger, MovedCursor,
+    NewSubscription, NewTopic, Offsets, Partition, Retention, Subscription, Topic, TopicChange,
+    TrimTo, Trimmed,
 };
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};

@@ -123,7 +123,7 @@ fn flush(out: &mut Vec<u8>, open: &mut [Open], no_ack: bool) -> Result<(), Stop>
         for record in std::mem::take(&mut open.printed).into_values() {
             if !no_ack {
                 // What becomes of it is told at the end.
-                let _ = open.consumer.ack_cumulative(&record);
+                drop(open.consumer.ack_cumulative(&record));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Moving cursors: seek, skip, clear.
 
 use hulse_proto::time::WallClock as _;
-use hulse_sdk::{Admin, MovedCursor, Offset, Start};
+use hulse_sdk::{Admin, CursorSelection, MovedCursor, Offset, Start};
 
 use super::run::{failed, place};
 use super::view::MovedView;
@@ -106,7 +106,7 @@ pub(super) async fn seek(
     for (partition, start) in places {
         let dry_run = session.globals.dry_run;
         let sought = admin
-            .seek_subscription(&of.subscription, &of.topic, partition, start, dry_run)
+            .seek_subscription(&which(of, partition), start, dry_run)
             .await;
         moved.extend(sought.map_err(|error| failed("cannot move the cursors", of, &error))?);
     }
@@ -126,7 +126,7 @@ pub(super) async fn skip(
     }
     let dry_run = session.globals.dry_run;
     let moved = admin
-        .skip_subscription(&of.subscription, &of.topic, partition, records, dry_run)
+        .skip_subscription(&which(of, Some(partition)), records, dry_run)
         .await;
     let moved = moved.map_err(|error| failed("cannot pass over the records", of, &error))?;
     tell(session, of, &moved)
@@ -144,10 +144,18 @@ pub(super) async fn clear(
     }
     let dry_run = session.globals.dry_run;
     let moved = admin
-        .clear_subscription(&of.subscription, &of.topic, partition, dry_run)
+        .clear_subscription(&which(of, partition), dry_run)
         .await;
     let moved = moved.map_err(|error| failed("cannot clear the backlog", of, &error))?;
     tell(session, of, &moved)
+}
+
+fn which(of: &OfTopic, partition: Option<u32>) -> CursorSelection {
+    let which = CursorSelection::new(&of.subscription).topic(&of.topic);
+    match partition {
+        Some(partition) => which.partition(partition),
+        None => which,
+    }
 }
 
 /// A dry run needs nobody's word.

@@ -19,6 +19,8 @@ use crate::error::Error;
 
 /// Most pages of one list that are followed.
 pub(super) const PAGES_MAX: usize = 10_000;
+/// Topics per page: the most that a server gives.
+const PAGE_SIZE: u32 = 1000;
 
 /// Administers topics and ledgers. Cheap to clone. No method is cancel-safe in the sense that a dropped change may have been made.
 #[derive(Clone)]
@@ -62,7 +64,7 @@ impl Admin {
             let request = v1::ListTopicsRequest {
                 namespace: namespace.to_owned(),
                 page_token,
-                page_size: 0,
+                page_size: PAGE_SIZE,
             };
             let answer = self.ask(request, |mut admin, request| async move {
                 admin.list_topics(request).await

@@ -11,6 +11,7 @@ pub use handle::Admin;
 pub use offsets::Offsets;
 pub use retention::{Keep, NewTopic, Retention, TopicChange, TrimTo, Trimmed};
 pub use subscription_types::{
-    AttachedConsumer, Cursor, CursorState, MovedCursor, NewSubscription, Subscription,
+    AttachedConsumer, Cursor, CursorSelection, CursorState, MovedCursor, NewSubscription,
+    Subscription,
 };
 pub use types::{Ledger, Partition, Topic};

@@ -39,6 +39,38 @@ impl NewSubscription {
     }
 }
 
+/// Which cursors of a subscription are meant: by default all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "it only names cursors"]
+pub struct CursorSelection {
+    pub(super) subscription: String,
+    pub(super) topic: String,
+    pub(super) partition: Option<u32>,
+}
+
+impl CursorSelection {
+    /// Those of `subscription`: `[tenant/namespace/]name`; a short name is of the topic's namespace, or of public/default.
+    pub fn new(subscription: impl Into<String>) -> Self {
+        Self {
+            subscription: subscription.into(),
+            topic: String::new(),
+            partition: None,
+        }
+    }
+
+    /// Only those of this topic.
+    pub fn topic(mut self, topic: impl Into<String>) -> Self {
+        self.topic = topic.into();
+        self
+    }
+
+    /// Only that of this partition.
+    pub fn partition(mut self, partition: u32) -> Self {
+        self.partition = Some(partition);
+        self
+    }
+}
+
 /// A subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

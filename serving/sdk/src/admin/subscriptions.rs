@@ -1,6 +1,6 @@
 //! The admin's methods for subscriptions.
 //!
-//! An empty topic means all topics of the subscription, an absent partition all partitions. Moving a cursor twice to the same place is
+//! Moving a cursor twice to the same place is
 //! the same as once, so these calls are repeated when their outcome is unknown; `skip` is not.
 
 use std::future::Future;
@@ -11,7 +11,9 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use super::handle::{Admin, PAGES_MAX};
-use super::subscription_types::{Cursor, MovedCursor, NewSubscription, Subscription};
+use super::subscription_types::{
+    Cursor, CursorSelection, MovedCursor, NewSubscription, Subscription,
+};
 use crate::client::Repeat;
 use crate::connect::MESSAGE_BYTES_MAX;
 use crate::consumer::start_at;
@@ -115,16 +117,14 @@ impl Admin {
     /// SUBSCRIPTION_NOT_FOUND, OFFSET_OUT_OF_RANGE, …. A partition that could not be moved says so in its answer.
     pub async fn seek_subscription(
         &self,
-        name: &str,
-        topic: &str,
-        partition: Option<u32>,
+        which: &CursorSelection,
         to: Start,
         dry_run: bool,
     ) -> Result<Vec<MovedCursor>, Error> {
         let request = v1::SeekSubscriptionRequest {
-            subscription: name.to_owned(),
-            topic: topic.to_owned(),
-            partition,
+            subscription: which.subscription.clone(),
+            topic: which.topic.clone(),
+            partition: which.partition,
             to: Some(start_at(to)),
             dry_run,
         };
@@ -135,22 +135,20 @@ impl Admin {
         Ok(moved(answer.await?))
     }
 
-    /// Passes over the next `records` of one partition that are not acknowledged. With `dry_run` nothing is moved.
+    /// Passes over the next `records` of one partition (0 when none is named) that are not acknowledged. With `dry_run` nothing is moved.
     ///
     /// # Errors
     /// SUBSCRIPTION_NOT_FOUND, PARTITION_NOT_FOUND, …; or the outcome is unknown.
     pub async fn skip_subscription(
         &self,
-        name: &str,
-        topic: &str,
-        partition: u32,
+        which: &CursorSelection,
         records: u64,
         dry_run: bool,
     ) -> Result<Vec<MovedCursor>, Error> {
         let request = v1::SkipSubscriptionRequest {
-            subscription: name.to_owned(),
-            topic: topic.to_owned(),
-            partition,
+            subscription: which.subscription.clone(),
+            topic: which.topic.clone(),
+            partition: which.partition.unwrap_or(0),
             records,
             dry_run,
         };
@@ -168,15 +166,13 @@ impl Admin {
     /// SUBSCRIPTION_NOT_FOUND, …. A partition that could not be moved says so in its answer.
     pub async fn clear_subscription(
         &self,
-        name: &str,
-        topic: &str,
-        partition: Option<u32>,
+        which: &CursorSelection,
         dry_run: bool,
     ) -> Result<Vec<MovedCursor>, Error> {
         let request = v1::ClearSubscriptionRequest {
-            subscription: name.to_owned(),
-            topic: topic.to_owned(),
-            partition,
+            subscription: which.subscription.clone(),
+            topic: which.topic.clone(),
+            partition: which.partition,
             dry_run,
         };
         let answer =

@@ -127,13 +127,13 @@ impl ConsumerCore {
             })
         });
         match taken.flatten() {
-            Some(Ok(Some((term, (batch, acquired))))) if !self.closing => {
+            Some(Ok(Some((term, accepted)))) if !self.closing => {
                 self.out.ready.push(Ready::Unit(Unit {
                     session: id,
                     term,
                     amount,
-                    batch,
-                    acquired,
+                    batch: accepted.batch,
+                    acquired: accepted.acquired,
                 }));
             }
             taken => {

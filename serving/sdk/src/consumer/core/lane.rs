@@ -58,6 +58,13 @@ pub(in crate::consumer) enum Phase {
     Ended(Error),
 }
 
+/// What of a delivery is to be handed out.
+pub(super) struct Accepted {
+    pub(super) batch: RecordBatch,
+    /// Disjoint, in order.
+    pub(super) acquired: Vec<Range<u64>>,
+}
+
 /// A seek without an answer.
 struct Seek {
     id: u64,
@@ -195,7 +202,7 @@ impl Lane {
         &mut self,
         delivery: v1::Delivery,
         out: &mut Out,
-    ) -> Result<Option<(RecordBatch, Vec<Range<u64>>)>, Error> {
+    ) -> Result<Option<Accepted>, Error> {
         if !self.is_active() {
             // It was under way when another consumer became the active one.
             return Ok(None);
@@ -232,7 +239,10 @@ impl Lane {
         self.acks.strip(&mut acquired);
         self.send_acks(out);
         let batch = covered.batch.filter(|_| !acquired.is_empty());
-        Ok(batch.map(|batch| (batch, acquired.iter().collect())))
+        Ok(batch.map(|batch| Accepted {
+            batch,
+            acquired: acquired.iter().collect(),
+        }))
     }
 
     /// Deliveries begin anew.

@@ -322,37 +322,7 @@ impl World {
                     "credit above the queue"
                 );
             }
-            Up::Ack(ack) => {
-                let (partition, next) = link.lanes[&ack.lane];
-                let stored = &mut self.stored[partition as usize];
-                let refuse = self.rng.random_bool(0.1);
-                let statuses = ack.ranges.iter().map(|range| {
-                    if refuse {
-                        return v1::AckStatus::Retry;
-                    }
-                    if ack.state_epoch != stored.state_epoch {
-                        return v1::AckStatus::Stale;
-                    }
-                    assert!(
-                        range.end <= next,
-                        "acked what was not delivered to this attachment"
-                    );
-                    let first = match ack.kind() {
-                        v1::AckKind::Cumulative => 0,
-                        _ => range.first,
-                    };
-                    stored.ack(first..range.end);
-                    v1::AckStatus::Ok
-                });
-                let statuses = statuses.map(|status| status as i32).collect();
-                let fault = refuse.then(|| Fault::new(Reason::Overloaded, "dice").to_wire());
-                link.down.push_back(Down::Receipt(v1::AckReceipt {
-                    ack_id: ack.ack_id,
-                    lane: ack.lane,
-                    statuses,
-                    fault,
-                }));
-            }
+            Up::Ack(ack) => self.take_ack(&ack),
             Up::Seek(seek) => {
                 let (partition, next) = link.lanes.get_mut(&seek.lane).unwrap();
                 let stored = &mut self.stored[*partition as usize];
@@ -372,6 +342,41 @@ impl World {
             }
             other => panic!("{other:?} is not expected"),
         }
+    }
+
+    fn take_ack(&mut self, ack: &v1::AckRecords) {
+        let Some(link) = &mut self.link else {
+            return;
+        };
+        let (partition, next) = link.lanes[&ack.lane];
+        let stored = &mut self.stored[partition as usize];
+        let refuse = self.rng.random_bool(0.1);
+        let statuses = ack.ranges.iter().map(|range| {
+            if refuse {
+                return v1::AckStatus::Retry;
+            }
+            if ack.state_epoch != stored.state_epoch {
+                return v1::AckStatus::Stale;
+            }
+            assert!(
+                range.end <= next,
+                "acked what was not delivered to this attachment"
+            );
+            let first = match ack.kind() {
+                v1::AckKind::Cumulative => 0,
+                _ => range.first,
+            };
+            stored.ack(first..range.end);
+            v1::AckStatus::Ok
+        });
+        let statuses = statuses.map(|status| status as i32).collect();
+        let fault = refuse.then(|| Fault::new(Reason::Overloaded, "dice").to_wire());
+        link.down.push_back(Down::Receipt(v1::AckReceipt {
+            ack_id: ack.ack_id,
+            lane: ack.lane,
+            statuses,
+            fault,
+        }));
     }
 
     fn deliver(link: &mut Link, stored: &[Stored]) {
