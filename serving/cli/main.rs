@@ -14,6 +14,7 @@ mod failure;
 mod format;
 mod output;
 mod position;
+mod retained;
 mod roles;
 mod usage;
 

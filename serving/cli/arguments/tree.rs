@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Produce(Produce),
     /// Read records; begins at the end and follows unless told otherwise
     Consume(Consume),
-    /// Topics: list, create, describe, delete, add partitions
+    /// Topics: list, create, describe, update, trim, delete, add partitions
     #[command(subcommand, visible_alias = "topic")]
     Topics(Topics),
     /// Subscriptions: list, create, describe, seek, skip, clear, delete
