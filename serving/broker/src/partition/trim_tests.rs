@@ -6,7 +6,7 @@ use std::time::Duration;
 use bookie_metadata::list_all;
 use bookie_metadata::testing::{Fate, Late};
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{Offset, PartitionId, ProducerId, TopicId};
+use hulse_proto::id::{Offset, PartitionId, ProducerId, SubscriptionId, TopicId};
 use hulse_proto::ledger::LedgerKind;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::tests::batch;
 use crate::retention::Limits;
 use crate::testing::MemoryBroker;
-use crate::{Front, PartitionHandle};
+use crate::{CursorStart, Front, PartitionHandle};
 
 const PRODUCER: ProducerId = ProducerId(7);
 
@@ -262,6 +262,41 @@ async fn newest_ledgers_with_the_limit_stay() {
         assert_eq!(offsets.log_start, Offset(start), "limit {limit}");
         assert!(offsets.stored_bytes >= limit.min(10 * each).min(each));
     }
+}
+
+/// Case ST-02, step 2.
+#[tokio::test(start_paused = true)]
+async fn retention_stops_at_what_a_subscription_holds_and_a_trim_does_not() {
+    let memory = MemoryBroker::default();
+    let front = life(&memory, 1);
+    let handle = open(&front).await;
+    fill(&handle, 0..6).await;
+    let subscription = SubscriptionId(Uuid::from_u128(8));
+    let start = CursorStart {
+        subscription,
+        name: "public/default/s".into(),
+        hold: true,
+        base: Offset(2),
+    };
+    handle.make_cursor(start).await.unwrap();
+    let everything = Limits {
+        time: Some(Duration::ZERO),
+        bytes: None,
+    };
+    let retained = |start: u64| {
+        let handle = &handle;
+        async move {
+            handle.retain(everything).await.unwrap();
+            sleep(Duration::from_secs(3)).await;
+            assert_eq!(handle.offsets().log_start, Offset(start));
+        }
+    };
+    retained(2).await;
+    assert_eq!(handle.trim(Some(Offset(4))).await, Ok(Offset(4)));
+    sleep(Duration::from_secs(3)).await;
+    retained(4).await;
+    handle.remove_cursor(subscription, true).await.unwrap();
+    retained(6).await;
 }
 
 #[tokio::test(start_paused = true)]
