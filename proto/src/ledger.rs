@@ -14,9 +14,14 @@ use crate::wire::metadata as wire;
 /// Longest encoded value that a reader believes.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
+/// Prefix of the metadata keys of ledgers.
+pub const LEDGER_PREFIX: &str = "ledger/";
+/// The metadata key of the counter that numbers ledgers.
+pub const LEDGER_IDS_KEY: &str = "id/ledger";
+
 /// The metadata key of a ledger. Zero-padded, so that keys sort by number.
 pub fn ledger_key(ledger: LedgerId) -> String {
-    format!("ledger/{:020}", ledger.0)
+    format!("{LEDGER_PREFIX}{:020}", ledger.0)
 }
 
 /// What a ledger is for.

@@ -54,6 +54,8 @@ pub(crate) enum Code {
     DataDirReadOnly,
     /// The data directory holds something else, or data of another cell or version.
     DataDirForeign,
+    /// The directory is no node's.
+    NotADirectory,
     /// The cell's record disagrees with the configuration.
     CellDisagrees,
     /// The metadata store cannot be opened.
@@ -88,6 +90,7 @@ impl Code {
             Self::DataDirLocked => (9102, Exit::Conflict),
             Self::DataDirReadOnly => (9103, Exit::Denied),
             Self::DataDirForeign => (9104, Exit::Conflict),
+            Self::NotADirectory => (9108, Exit::NotFound),
             Self::CellDisagrees => (9105, Exit::Conflict),
             Self::Metadata => (9106, Exit::Error),
             Self::StorageFailed => (9107, Exit::Error),
@@ -300,7 +303,7 @@ fn next_of(reason: Reason) -> &'static str {
         }
         Reason::TopicDeleting => "wait until it is gone; hulse topics list",
         Reason::StorageFull => {
-            "enlarge the disk (df -h DIR); records are taken again by themselves. Deleting topics gives no room back yet"
+            "enlarge the disk (df -h DIR); or delete topics, or shorten their retention: hulse topics update. Records are taken again by themselves"
         }
         Reason::NotEnoughBookies | Reason::StorageUnavailable => {
             "look at the server's log and /readyz"

@@ -14,6 +14,7 @@ mod failure;
 mod format;
 mod output;
 mod position;
+mod retained;
 mod roles;
 mod usage;
 
@@ -133,6 +134,9 @@ fn run(arguments: Arguments, output: Output) -> Result<(), Stop> {
         Command::Produce(produce) => session::run(commands::produce::run(session, produce)),
         Command::Consume(consume) => session::run(commands::consume::run(session, consume)),
         Command::Topics(command) => session::run(commands::topics::run(session, command)),
+        Command::Subscriptions(command) => {
+            session::run(commands::subscriptions::run(session, command))
+        }
         Command::Ledgers(command) => session::run(commands::ledgers::run(session, command)),
         Command::Verify(verify) => session::run(commands::verify::run(session, verify)),
         Command::Doctor(doctor) => session::run(commands::doctor::run(session, doctor)),

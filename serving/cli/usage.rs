@@ -133,7 +133,7 @@ pub(crate) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
         ErrorKind::InvalidValue | ErrorKind::ValueValidation | ErrorKind::InvalidUtf8 => {
             "a value cannot be meant"
         }
-        ErrorKind::ArgumentConflict => "two flags exclude each other",
+        ErrorKind::ArgumentConflict => "these flags do not go together",
         _ => "the command line cannot be understood",
     };
     let path = shapes::path(&words);
@@ -163,7 +163,8 @@ fn why(error: &clap::Error) -> String {
 fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text.clone()),
-        ContextValue::Strings(texts) => texts.first().cloned(),
+        // The nearest stands last.
+        ContextValue::Strings(texts) => texts.last().cloned(),
         _ => None,
     }
 }

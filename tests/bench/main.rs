@@ -4,11 +4,12 @@
 //! fails on a figure: what is slow is profiled, not gated. What cannot be measured here is a row that says NOT RUN.
 //!
 //! `cargo bench -- NAME..` measures only the parts whose names contain one of the words: idle, latency, produce, catch-up, tail,
-//! ensemble, batch-path (needs valgrind), seeds (runs the simulations). `etcd` runs only when it is named: `tests/bench/etcd/run`.
+//! ensemble, bookie-log, batch-path (needs valgrind), seeds (runs the simulations). `etcd` runs only when it is named: `tests/bench/etcd/run`.
 //!
 //! HULSE_BENCH_DIR names the directory that is measured (default: a temporary one beside the target folder).
 
 mod batch_path;
+mod bookie_log;
 mod disk;
 mod ensemble;
 mod etcd;
@@ -91,6 +92,9 @@ fn measure(
     }
     if asked.wants("ensemble") {
         ensemble::measure(folder, table, runtime)?;
+    }
+    if asked.wants("bookie-log") {
+        bookie_log::measure(folder, table, runtime)?;
     }
     if asked.wants("batch-path") {
         batch_path::measure(folder, table)?;

@@ -223,6 +223,8 @@ decoders! {
     fault_survives: "fault", fault, leave, seeds::faults;
     log_file_header_survives: "log_file_header", log::file_header, log::repair_file_header, log::file_headers;
     log_group_survives: "log_group", log::group, log::repair_group, log::groups;
+    log_footer_survives: "log_footer", log::footer, log::repair_footer, log::footers;
+    log_page_survives: "log_page", log::page, log::repair_page, log::pages;
     kafka_request_survives: "kafka_request", kafka_request, leave, kafka::requests;
     topic_name_survives: "topic_name", topic_name, leave, seeds::topic_names;
 }

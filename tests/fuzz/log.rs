@@ -1,14 +1,19 @@
-//! The bookie's log: header of a file, and a group with its records. What a disk gives back is as untrusted as a wire.
+//! The bookie's log: header of a file, a group with its records, the footer of a file and a page of its slots. What a disk gives back
+//! is as untrusted as a wire.
 
+use bookie_node::log::footer::{
+    Footer, FooterLedger, FooterRun, FooterSlot, PAGE_SLOTS, TRAILER_BYTES, Trailer, decode_page,
+    encode_pages, encode_tail,
+};
 use bookie_node::log::format::{
-    BLOCK_BYTES, DiskIdentity, FileHeader, GROUP_HEADER_BYTES, GroupHeader, LogPosition,
+    BLOCK_BYTES, DiskIdentity, FileHeader, FileKind, GROUP_HEADER_BYTES, GroupHeader, LogPosition,
 };
 use bookie_node::log::group::{GroupBuilder, Placement};
 use bookie_node::log::record::{FRAME_BYTES, Records};
-use bookie_node::log::{DamagedRange, LimboKind, Record};
+use bookie_node::log::{DamagedRange, LedgerRow, LimboKind, Record};
 use bytes::Bytes;
 use hulse_proto::bookie::Origin;
-use hulse_proto::entry::{Entry, HEADER_BYTES, crc32c};
+use hulse_proto::entry::{Entry, EntryDigest, HEADER_BYTES, crc32c};
 use hulse_proto::id::{CellId, EntryId, FenceToken, Incarnation, LedgerId};
 
 use crate::decoders::repair_entry_header;
@@ -109,10 +114,10 @@ fn repair_records(mut rest: &mut [u8]) {
     }
 }
 
-/// The header of one file.
-pub fn file_headers() -> Seeds {
+fn a_file_header(kind: FileKind, replaces: Vec<u64>) -> FileHeader {
     let uuid = |bytes: [u8; 16]| Incarnation::from_slice(&bytes).expect("16 bytes");
-    let header = FileHeader {
+    FileHeader {
+        kind,
         identity: DiskIdentity {
             cell: CellId(uuid([1; 16]).0),
             incarnation: uuid([2; 16]),
@@ -122,8 +127,157 @@ pub fn file_headers() -> Seeds {
         salt: SALT,
         created_at: 1_700_000_000_000,
         file_bytes: 1 << 30,
+        replaces,
+    }
+}
+
+/// The headers of a log file and of a compacted one.
+pub fn file_headers() -> Seeds {
+    vec![
+        ("file", a_file_header(FileKind::Log, vec![]).encode()),
+        (
+            "compacted",
+            a_file_header(FileKind::Compacted, vec![2, 3, 5]).encode(),
+        ),
+    ]
+}
+
+/// A footer in a file of its own: pages, directory, trailer.
+pub fn footer(input: &[u8]) -> bool {
+    let Some(at) = input.len().checked_sub(TRAILER_BYTES) else {
+        return false;
     };
-    vec![("file", header.encode())]
+    let Some(trailer) = Trailer::decode(&input[at..], input.len() as u64) else {
+        return false;
+    };
+    let from = trailer.directory_at().expect("it was checked") as usize;
+    let directory = &input[from..from + trailer.directory_bytes as usize];
+    let Some(footer) = Footer::decode_directory(directory, &trailer) else {
+        return false;
+    };
+    let pages = footer.entries().div_ceil(PAGE_SLOTS as u64);
+    assert_eq!(pages, u64::from(trailer.pages));
+    let again = encode_tail(&footer, trailer.pages_at);
+    let end = again.len() as u64;
+    let trailer = Trailer::decode(&again[again.len() - TRAILER_BYTES..], from as u64 + end);
+    let trailer = trailer.expect("what was decoded encodes to a valid trailer");
+    let directory = &again[..trailer.directory_bytes as usize];
+    assert_eq!(Footer::decode_directory(directory, &trailer), Some(footer));
+    true
+}
+
+/// Makes the checksums of directory and trailer right again, and the place of the one in the other.
+pub fn repair_footer(input: &mut [u8]) {
+    let Some(at) = input.len().checked_sub(TRAILER_BYTES) else {
+        return;
+    };
+    let (body, trailer) = input.split_at_mut(at);
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+    let pages = u64::from(u32::from_le_bytes(
+        trailer[12..16].try_into().expect("4 bytes"),
+    ));
+    let from = number(&trailer[24..32]).saturating_add(pages * BLOCK_BYTES as u64);
+    let end = from.saturating_add(number(&trailer[32..40]));
+    let inside = from as usize..end as usize;
+    if end <= body.len() as u64 && from <= end {
+        repair_file_header(&mut body[inside.clone()]);
+        let crc = crc32c(&body[inside]);
+        trailer[40..44].copy_from_slice(&crc.to_le_bytes());
+    }
+    let crc = crc32c(&trailer[..TRAILER_BYTES - 4]);
+    trailer[TRAILER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn slots(count: u32) -> Vec<FooterSlot> {
+    let slot = |number: u32| FooterSlot {
+        offset: 4096 + number * 300,
+        bytes: 290,
+        digest: EntryDigest {
+            header_crc: number * 7,
+            payload_crc: !number,
+        },
+    };
+    (0..count).map(slot).collect()
+}
+
+fn whole_footer(footer: &Footer, slots: &[FooterSlot]) -> Vec<u8> {
+    let mut bytes = encode_pages(SALT, slots);
+    bytes.extend(encode_tail(footer, 0));
+    bytes
+}
+
+/// A footer of nothing, and one of everything.
+pub fn footers() -> Seeds {
+    let empty = Footer {
+        header: a_file_header(FileKind::Log, vec![]),
+        first_sequence: 3,
+        next_sequence: 4,
+        end: 8192,
+        snapshot_end: 0,
+        ledgers: vec![],
+        damage: vec![],
+        state: vec![],
+    };
+    let run = |first, entries| FooterRun {
+        first: EntryId(first),
+        entries,
+    };
+    let ledger = |ledger, normal, runs| FooterLedger {
+        ledger: LedgerId(ledger),
+        bytes: 4000,
+        confirmed_end: EntryId(9),
+        normal,
+        runs,
+    };
+    let full = Footer {
+        header: a_file_header(FileKind::Compacted, vec![1, 2]),
+        snapshot_end: 8192,
+        ledgers: vec![
+            ledger(1, true, vec![run(0, 200), run(300, 1)]),
+            ledger(9, false, vec![run(7, 99)]),
+        ],
+        damage: vec![DamagedRange {
+            file: 7,
+            first: 4096,
+            end: u64::MAX,
+        }],
+        state: small_records(),
+        ..empty.clone()
+    };
+    vec![
+        ("empty", whole_footer(&empty, &[])),
+        ("full", whole_footer(&full, &slots(300))),
+    ]
+}
+
+/// A page of slots.
+pub fn page(input: &[u8]) -> bool {
+    let Some(slots) = decode_page(input, SALT, 0) else {
+        return false;
+    };
+    assert_eq!(slots.len(), PAGE_SLOTS);
+    let again = encode_pages(SALT, &slots);
+    assert_eq!(decode_page(&again, SALT, 0), Some(slots));
+    true
+}
+
+/// Makes the page's checksum right again, and whose it is.
+pub fn repair_page(input: &mut [u8]) {
+    if let Some(block) = input.get_mut(..BLOCK_BYTES) {
+        let (body, tail) = block.split_at_mut(BLOCK_BYTES - 16);
+        tail[..8].copy_from_slice(&SALT.to_le_bytes());
+        tail[8..12].copy_from_slice(&0_u32.to_le_bytes());
+        let crc = crc32c(&[body, &tail[..12]].concat());
+        tail[12..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// A full page and one of a single slot.
+pub fn pages() -> Seeds {
+    vec![
+        ("full", encode_pages(SALT, &slots(PAGE_SLOTS as u32))),
+        ("one", encode_pages(SALT, &slots(1))),
+    ]
 }
 
 fn placed(records: u64, fill: impl FnOnce(&mut GroupBuilder)) -> Vec<u8> {
@@ -140,13 +294,14 @@ fn placed(records: u64, fill: impl FnOnce(&mut GroupBuilder)) -> Vec<u8> {
     };
     // Without the padding, in which damage would mostly be lost.
     let bytes = builder.bytes();
-    builder.finish().place(&placement)[..bytes].to_vec()
+    let mut group = builder.finish();
+    group.place(&placement);
+    group.placed()[..bytes].to_vec()
 }
 
-/// A mark, a group of every small record, and one of entries.
-pub fn groups() -> Seeds {
+fn small_records() -> Vec<Record> {
     let ledger = LedgerId(9);
-    let small = [
+    vec![
         Record::Fence {
             ledger,
             token: FenceToken(3),
@@ -168,7 +323,23 @@ pub fn groups() -> Seeds {
             first: 4096,
             end: u64::MAX,
         }),
-    ];
+        Record::FilesRemoved { first: 2, end: 5 },
+        Record::Ledger(LedgerRow {
+            ledger,
+            contacted: true,
+            deleted: false,
+            confirmed_end: EntryId(44),
+            fence: FenceToken(2),
+            limbo_cleared: 0,
+            limbo: [0, 3, 0],
+        }),
+        Record::SnapshotEnd { ledgers: 1 },
+    ]
+}
+
+/// A mark, a group of every small record, and one of entries.
+pub fn groups() -> Seeds {
+    let small = small_records();
     let entries: Vec<Entry> = seeds::entries()
         .into_iter()
         .map(|(_, bytes)| Entry::decode(Bytes::from(bytes)).expect("a seed is valid"))
@@ -188,7 +359,7 @@ pub fn groups() -> Seeds {
         ("mark", placed(0, |_| ())),
         (
             "small",
-            placed(7, |group| {
+            placed(10, |group| {
                 for record in &small {
                     group.push(record);
                 }

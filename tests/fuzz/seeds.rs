@@ -240,6 +240,8 @@ pub fn topics() -> Seeds {
         state: metadata::topic::State::Active as i32,
         created_at_ms: TIME_MS,
         log_append_time: false,
+        retention_ms: Some(604_800_000),
+        retention_bytes: Some(-1),
     };
     vec![("active", topic.encode_to_vec())]
 }
@@ -264,6 +266,7 @@ pub fn chains() -> Seeds {
     });
     let chain = metadata::ChainChunk {
         links: links.collect(),
+        log_start: 1500,
     };
     vec![("five", chain.encode_to_vec()), ("empty", Vec::new())]
 }

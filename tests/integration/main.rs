@@ -8,6 +8,7 @@
     reason = "a test that cannot go on ends there, and says where"
 )]
 
+mod cli;
 mod delivery;
 mod flights;
 mod journeys;

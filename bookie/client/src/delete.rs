@@ -71,11 +71,7 @@ pub(crate) async fn retire(
 
 /// One try; false: a ledger was changed meanwhile, so look again. After an unknown outcome the same versions give the same bytes
 /// again (amended M3), and marks that stand are our own: nobody else deletes what the caller's guard protects.
-async fn mark(
-    inner: &Arc<Inner>,
-    ledgers: &[LedgerId],
-    part: &Txn,
-) -> Result<bool, DeleteError> {
+async fn mark(inner: &Arc<Inner>, ledgers: &[LedgerId], part: &Txn) -> Result<bool, DeleteError> {
     let mut txn = Txn::default();
     for &ledger in ledgers {
         let Some((metadata, version)) = read_ledger(&*inner.metadata, ledger).await? else {

@@ -133,6 +133,15 @@ pub async fn ensure_cell(
     Err(last.unwrap_or(contended).into())
 }
 
+/// Reads the cell record, linearizably; `None`: this store serves no cell yet, or no longer.
+///
+/// # Errors
+/// [`CellError::NewerFormat`], or the store's.
+pub async fn read_cell(store: &dyn MetadataStore) -> Result<Option<CellRecord>, CellError> {
+    let row = store.get(CELL_KEY).await?;
+    row.map(|row| decode(row.value)).transpose()
+}
+
 fn encode(record: &CellRecord) -> Vec<u8> {
     let settings = record.settings;
     Cell {

@@ -52,6 +52,14 @@ pub async fn reserve(
     Err(last)
 }
 
+/// The first number of the counter at `key` that was never given, linearizably: every number below may be in use.
+///
+/// # Errors
+/// `Corrupt` for a value that is no counter, else those of the store.
+pub async fn next_number(store: &dyn MetadataStore, key: &str) -> Result<u64, MetadataError> {
+    read(store, key).await.map(|(next, _)| next)
+}
+
 async fn read(store: &dyn MetadataStore, key: &str) -> Result<(u64, Compare), MetadataError> {
     let Some(row) = store.get(key).await? else {
         return Ok((0, Compare::Absent(key.to_owned())));

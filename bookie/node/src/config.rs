@@ -6,11 +6,17 @@ use std::time::Duration;
 use hulse_proto::id::{CellId, NodeName};
 use hulse_proto::mutant::Mutation;
 
-use crate::core::Limits;
+use crate::core::{LevelLimits, Limits};
+use crate::disk::Space;
 use crate::log::format::GROUP_BODY_BYTES_MAX;
 
 /// Tombstones kept in memory, about 300 bytes each, before the oldest are folded into the dead watermark (storage.md G4).
 const TOMBSTONES_MAX: usize = 4096;
+
+/// A volume takes at least so many log files.
+const FILES_PER_VOLUME: u64 = 16;
+/// A log file that takes every entry is at least this long, bytes.
+const FILE_BYTES_FIT_MIN: u64 = 16 << 20;
 
 /// When the node calls something stored (storage.md, amendment to B5). Part of the disk's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,6 +34,15 @@ impl SyncMode {
     pub fn always(self) -> bool {
         self == Self::Always
     }
+}
+
+/// What is kept free of a volume (storage.md D1); never less than two log files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DiskReserve {
+    /// Hundredths of the volume.
+    Percent(u8),
+    /// Bytes.
+    Bytes(u64),
 }
 
 /// Who does the disk's work.
@@ -86,6 +101,19 @@ pub struct NodeConfig {
     /// Tombstones of deleted ledgers in memory; beyond it the lower half is forgotten, and metadata are asked about such ledgers
     /// instead (storage.md G4). Default: 4096.
     pub tombstones_max: usize,
+    /// Pages of the index of sealed log files that are kept in memory, bytes (storage.md 4.4). Default: 32 MiB.
+    pub index_cache_bytes: usize,
+    /// Kept free: below it no records are taken, so that ledgers can be closed and space be freed. Default: 2 % of the volume.
+    pub disk_reserve: DiskReserve,
+    /// How often metadata are asked whether what is held here still exists (storage.md G1). Default: 10 minutes.
+    pub gc_interval: Duration,
+    /// A pass of it that would drop more than this share of the ledgers or bytes, in hundredths, and more than 100 ledgers, drops
+    /// nothing and says so (G3). Default: 10.
+    pub gc_percent_max: u8,
+    /// Bytes per second that compaction and scrub read and write together (G14). Default: 64 MiB.
+    pub background_rate: u64,
+    /// Each sealed log file is read and checked once in this time. Default: 7 days.
+    pub scrub_interval: Duration,
     /// After this long without work following a sync a mark is written (storage.md, amendment to 4.3). Default: 50 ms.
     pub mark_after: Duration,
     /// Longest wait for metadata at a first contact (B2). Default: 3 s.
@@ -112,6 +140,12 @@ impl NodeConfig {
             group_bytes_max: 8 << 20,
             queue_bytes_max: 64 << 20,
             tombstones_max: TOMBSTONES_MAX,
+            index_cache_bytes: 32 << 20,
+            disk_reserve: DiskReserve::Percent(2),
+            gc_interval: Duration::from_secs(600),
+            gc_percent_max: 10,
+            background_rate: 64 << 20,
+            scrub_interval: Duration::from_secs(7 * 24 * 3600),
             mark_after: Duration::from_millis(50),
             verify_timeout: Duration::from_secs(3),
             threads: Threads::Dedicated { readers: 2 },
@@ -137,7 +171,27 @@ impl NodeConfig {
             group_bytes_max: self.group_cap(),
             queue_bytes_max: self.queue_cap(),
             tombstones_max: self.tombstones_max,
+            levels: self.level_limits(),
         }
+    }
+
+    fn level_limits(&self) -> LevelLimits {
+        let (percent, bytes) = match self.disk_reserve {
+            DiskReserve::Percent(percent) => (u64::from(percent), 0),
+            DiskReserve::Bytes(bytes) => (0, bytes),
+        };
+        LevelLimits {
+            file_bytes: self.file_cap(),
+            reserve_percent: percent,
+            reserve_bytes: bytes,
+        }
+    }
+
+    /// On a small volume log files are smaller, or two of them would be all of it (storage.md D1); never too small for the largest
+    /// entry.
+    pub(crate) fn fit(&mut self, space: Space) {
+        let fitting = (space.total / FILES_PER_VOLUME).max(FILE_BYTES_FIT_MIN);
+        self.file_bytes = self.file_bytes.min(fitting);
     }
 
     /// Length of a log file: room for the largest group and the file's own groups.

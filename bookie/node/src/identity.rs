@@ -18,6 +18,8 @@ use crate::log::DiskIdentity;
 /// Name of the identity file.
 pub const IDENTITY_NAME: &str = "identity";
 const BOOT_NAME: &str = "boot";
+/// Version of both files that is written and read.
+const FORMAT_VERSION: u32 = 1;
 /// No such file is longer.
 const FILE_BYTES_MAX: u64 = 16 << 10;
 
@@ -75,7 +77,7 @@ pub enum IdentityError {
         why: String,
     },
     /// A newer version.
-    #[error("file {name} has format version {found}; this build reads version 0")]
+    #[error("file {name} has format version {found}; this build reads version {FORMAT_VERSION}")]
     Version {
         /// The file.
         name: &'static str,
@@ -168,7 +170,8 @@ pub fn forget_kernel(disk: &dyn Disk) {
 }
 
 fn write(disk: &dyn Disk, name: &str, fields: &[(&str, String)]) -> Result<(), DiskError> {
-    let mut text = format!("# Hulse bookie {name}. Not to be edited.\nformat_version = 0\n");
+    let mut text =
+        format!("# Hulse bookie {name}. Not to be edited.\nformat_version = {FORMAT_VERSION}\n");
     for (key, value) in fields {
         text.push_str(&format!("{key} = {value}\n"));
     }
@@ -208,11 +211,12 @@ fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<Fields>, IdentityE
         .filter_map(|line| line.split_once('='))
         .map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()))
         .collect();
-    match fields.get("format_version").map(String::as_str) {
-        Some("0") => Ok(Some(fields)),
-        other => Err(IdentityError::Version {
+    let found = fields.get("format_version").map_or("none", String::as_str);
+    match found == FORMAT_VERSION.to_string() {
+        true => Ok(Some(fields)),
+        false => Err(IdentityError::Version {
             name,
-            found: other.unwrap_or("none").to_owned(),
+            found: found.to_owned(),
         }),
     }
 }

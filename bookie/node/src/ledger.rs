@@ -13,8 +13,8 @@ use hulse_proto::entry::{EntryDigest, EntryHeader};
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 use hulse_proto::mutant::{Mutant, Mutation};
 
-use crate::index::{Runs, Slot};
-use crate::log::LimboKind;
+use crate::index::{Entries, Slot};
+use crate::log::{LedgerRow, LimboKind};
 
 /// Number of a group in the order of this boot; 0: durable since before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -45,7 +45,7 @@ pub struct LedgerState {
     /// Group whose durability makes the tombstone durable.
     pub deleted_group: GroupNumber,
     /// Durable entries.
-    pub entries: Runs,
+    pub entries: Entries,
     /// Accepted entries that are not durable yet.
     pub pending: BTreeMap<EntryId, PendingEntry>,
     /// Entries whose stored bytes were found damaged.
@@ -61,6 +61,8 @@ pub enum AddVerdict {
     Append,
     /// The same bytes are durable here.
     Stored,
+    /// Something is durable here, in a sealed file: whether it is the same is to be read (B7).
+    Compare,
     /// The same bytes wait for this group.
     Pending(GroupNumber),
     /// First contact: ask metadata first.
@@ -92,6 +94,12 @@ impl LedgerState {
         active.map(|(kind, _)| *kind).max()
     }
 
+    /// The last boot that put this ledger into limbo, while it is.
+    pub fn limbo_since(&self) -> Option<u64> {
+        self.limbo()?;
+        self.limbo.values().copied().max()
+    }
+
     /// Judges an add by B2, B3 and B7. The disk's fullness is judged by the caller, after duplicates.
     pub fn judge(&self, header: &EntryHeader, origin: Origin, mutation: Mutation) -> AddVerdict {
         let (ledger, entry, digest) = (header.ledger, header.entry, header.digest());
@@ -112,10 +120,12 @@ impl LedgerState {
                 false => AddVerdict::Conflict(pending.digest),
             };
         }
-        match self.entries.get(entry) {
+        match self.entries.hot(entry) {
             Some(slot) if slot.digest != digest => AddVerdict::Conflict(slot.digest),
-            Some(_) if !self.damaged.contains(&entry) => AddVerdict::Stored,
-            _ => AddVerdict::Append,
+            _ if self.damaged.contains(&entry) => AddVerdict::Append,
+            Some(_) => AddVerdict::Stored,
+            None if self.entries.contains(entry) => AddVerdict::Compare,
+            None => AddVerdict::Append,
         }
     }
 
@@ -147,18 +157,42 @@ impl LedgerState {
         if self.deleted {
             return;
         }
-        if self.damaged.remove(&entry) {
-            self.entries.replace(entry, slot);
-        } else {
-            self.entries.insert(entry, slot);
-        }
+        self.damaged.remove(&entry);
+        self.entries.insert(entry, slot);
     }
 
     /// Deletes everything but the fact.
     pub fn bury(&mut self) {
         self.deleted = true;
-        self.entries = Runs::default();
+        self.entries = Entries::default();
         self.damaged.clear();
         self.pending.clear();
+    }
+
+    /// All of it but the entries, for a snapshot.
+    pub fn row(&self, ledger: LedgerId) -> LedgerRow {
+        let boot = |kind| self.limbo.get(&kind).copied().unwrap_or(0);
+        LedgerRow {
+            ledger,
+            contacted: self.contacted,
+            deleted: self.deleted,
+            confirmed_end: self.confirmed_end,
+            fence: self.fence,
+            limbo_cleared: self.limbo_cleared,
+            limbo: LimboKind::ALL.map(boot),
+        }
+    }
+
+    /// Takes what a snapshot says.
+    pub fn merge(&mut self, row: &LedgerRow) {
+        self.contacted |= row.contacted;
+        self.confirmed_end = self.confirmed_end.max(row.confirmed_end);
+        self.fence = self.fence.max(row.fence);
+        self.clear_limbo(row.limbo_cleared);
+        for (kind, boot) in LimboKind::ALL.into_iter().zip(row.limbo) {
+            if boot > 0 {
+                self.enter_limbo(kind, boot);
+            }
+        }
     }
 }

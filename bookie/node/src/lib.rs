@@ -34,6 +34,7 @@ mod index;
 pub mod ledger;
 pub mod log;
 mod metrics;
+pub mod reclaim;
 mod server;
 mod start;
 #[cfg(any(test, feature = "testing"))]
@@ -41,9 +42,9 @@ pub mod step;
 #[cfg(test)]
 mod tests;
 
-pub use config::{NodeConfig, PanicHook, SyncMode, Threads};
+pub use config::{DiskReserve, NodeConfig, PanicHook, SyncMode, Threads};
 pub use disk::{Disk, DiskError, DiskErrorKind, OsDisk};
-pub use index::Location;
+pub use index::{FileSummary, LedgerShare, Location, Slot};
 pub use metrics::NodeMetrics;
 pub use server::{BookieNode, NodeSeams, NodeStatus};
 pub use start::{StartError, format};

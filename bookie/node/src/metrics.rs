@@ -30,6 +30,24 @@ pub struct NodeMetrics {
     pub queue_bytes: Gauge,
     /// Ledgers in limbo at start.
     pub limbo_ledgers: Gauge,
+    /// How full the disk is: 0 normal, 1 low, 2 read-only, 3 down to the reserve (storage.md D1).
+    pub level: Gauge,
+    /// Free bytes of the volume.
+    pub disk_free: Gauge,
+    /// Bytes of all log files.
+    pub log_held: Gauge,
+    /// Of those, bytes that nobody can ask for any more, in sealed files.
+    pub log_dead: Gauge,
+    /// Bytes of log files that were removed.
+    pub reclaimed: Counter,
+    /// Bytes that compaction wrote; by those of `log_bytes`: write amplification.
+    pub compaction_bytes: Counter,
+    /// Bytes that scrub read and found right or wrong.
+    pub scrubbed: Counter,
+    /// Ledgers that metadata proved gone and no client had asked to delete here.
+    pub collected: Counter,
+    /// 1 while a pass over the ledgers drops nothing because it would drop suspiciously much (G3).
+    pub collection_held: Gauge,
 }
 
 impl NodeMetrics {
@@ -47,6 +65,15 @@ impl NodeMetrics {
             damage: Counter::default(),
             queue_bytes: Gauge::default(),
             limbo_ledgers: Gauge::default(),
+            level: Gauge::default(),
+            disk_free: Gauge::default(),
+            log_held: Gauge::default(),
+            log_dead: Gauge::default(),
+            reclaimed: Counter::default(),
+            compaction_bytes: Counter::default(),
+            scrubbed: Counter::default(),
+            collected: Counter::default(),
+            collection_held: Gauge::default(),
         };
         let bookie = registry.sub_registry_with_prefix("hulse_bookie");
         bookie.register("adds", "Adds stored", metrics.adds.clone());
@@ -103,6 +130,46 @@ impl NodeMetrics {
             "In limbo at start",
             metrics.limbo_ledgers.clone(),
         );
+        metrics.register_space(bookie);
         metrics
+    }
+
+    /// How full the disk is, and what is done about it.
+    fn register_space(&self, bookie: &mut Registry) {
+        bookie.register(
+            "level",
+            "How full the disk is: 0 normal, 1 low, 2 read-only, 3 reserve",
+            self.level.clone(),
+        );
+        let gauges = [
+            ("disk_free", "Free on the volume", &self.disk_free),
+            ("log_held", "Log files", &self.log_held),
+            ("log_dead", "Of deleted ledgers", &self.log_dead),
+        ];
+        for (name, help, gauge) in gauges {
+            bookie.register_with_unit(name, help, Unit::Bytes, gauge.clone());
+        }
+        let counters = [
+            ("reclaimed", "Log files removed", &self.reclaimed),
+            (
+                "compaction_written",
+                "Written by compaction",
+                &self.compaction_bytes,
+            ),
+            ("scrubbed", "Read by scrub", &self.scrubbed),
+        ];
+        for (name, help, counter) in counters {
+            bookie.register_with_unit(name, help, Unit::Bytes, counter.clone());
+        }
+        bookie.register(
+            "collected_ledgers",
+            "Ledgers proved gone by metadata alone",
+            self.collected.clone(),
+        );
+        bookie.register(
+            "collection_held",
+            "1: a pass would drop suspiciously much and drops nothing",
+            self.collection_held.clone(),
+        );
     }
 }

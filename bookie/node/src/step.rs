@@ -10,8 +10,8 @@ use hulse_proto::bookie::{
     AddRequest, Address, BookieError, FenceAnswer, FenceRequest, ReadRequest, RecoveryReadAnswer,
     RecoveryReadRequest, StoredEntry,
 };
-use hulse_proto::id::{Incarnation, LedgerId};
-use rand::SeedableRng;
+use hulse_proto::id::{EntryId, Incarnation, LedgerId};
+use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha12Rng;
 use uuid::Uuid;
 
@@ -19,10 +19,13 @@ use crate::config::NodeConfig;
 use crate::core::{Answer, Effect, Event, NodeCore, NodeState, Ticket, Verdict};
 use crate::disk::{Disk, DiskLock};
 use crate::identity::{Boot, Identity, read_identity, write_boot, write_identity};
+use crate::index::{Locator, ReadFault, Slot, Wanted};
+use crate::log::compacted::CompactedSetup;
 use crate::log::driver::LogDriver;
 use crate::log::recovery::LogError;
-use crate::log::{DamagedRange, LimboKind};
-use crate::server::read_entry;
+use crate::log::{DamagedRange, FileKind, LimboKind};
+use crate::reclaim::{Ground, Work, Worker};
+use crate::server::{digest_of, read_entry, read_run, same_bytes};
 use crate::start::{BootFacts, StartError, open_log, recover_log};
 
 /// The answer to a request, complete: a positive recovery read has been read.
@@ -47,10 +50,22 @@ pub struct StepOutput {
     pub verify: Vec<LedgerId>,
 }
 
+/// What a piece of reclaim did.
+#[derive(Debug, Default)]
+pub struct Reclaimed {
+    /// Its output.
+    pub output: StepOutput,
+    /// There may be more to do.
+    pub busy: bool,
+    /// A compacted file got its name.
+    pub compacted: bool,
+}
+
 /// The node.
 pub struct StepNode {
     core: NodeCore,
     driver: LogDriver,
+    locator: Locator,
     disk: Arc<dyn Disk>,
     config: NodeConfig,
     identity: Identity,
@@ -58,7 +73,13 @@ pub struct StepNode {
     next_ticket: u64,
     written: bool,
     now: Duration,
+    worker: Worker,
+    /// Salts of compacted files.
+    rng: ChaCha12Rng,
+    /// Files whose removal is durable on record.
+    unlink: Vec<(FileKind, u32)>,
     damage: Vec<DamagedRange>,
+    scanned_bytes: u64,
     limbo: Vec<LimboKind>,
     _lock: Box<dyn DiskLock>,
 }
@@ -87,12 +108,16 @@ impl StepNode {
         };
         let booted = recover_log(&config, disk.as_ref(), facts)?;
         let (counter, damage) = (booted.counter, booted.recovered().damage.clone());
+        let scanned_bytes = booted.recovered().scanned_bytes;
         let limbo = booted.limbo.iter().copied().collect();
         let scope = booted.limbo_scope(scope);
         let rng = ChaCha12Rng::seed_from_u64(seed ^ counter.rotate_left(32));
-        let (core, writer) = open_log(&config, &disk, booted, &scope, (Box::new(rng), 0))?;
+        let (mut core, writer) = open_log(&config, &disk, booted, &scope, (Box::new(rng), 0))?;
+        core.on_event(Event::SpaceSeen(disk.space()?), &mut Vec::new());
+        let worker = Worker::new(config.scrub_interval);
         Ok(Self {
             core,
+            locator: Locator::new(Arc::clone(&disk), writer.files(), config.index_cache_bytes),
             driver: LogDriver::new(writer, config.sync),
             disk,
             config,
@@ -101,7 +126,11 @@ impl StepNode {
             next_ticket: 0,
             written: false,
             now: Duration::ZERO,
+            worker,
+            rng: ChaCha12Rng::seed_from_u64(seed ^ counter.rotate_left(16)),
+            unlink: Vec::new(),
             damage,
+            scanned_bytes,
             limbo,
             _lock: lock,
         })
@@ -124,6 +153,11 @@ impl StepNode {
     /// Damaged ranges of the log, known ones included.
     pub fn damage(&self) -> &[DamagedRange] {
         &self.damage
+    }
+
+    /// Bytes of log files' bodies that this start read.
+    pub fn scanned_bytes(&self) -> u64 {
+        self.scanned_bytes
     }
 
     /// Why this start put its scope into limbo; empty: it did not.
@@ -207,24 +241,47 @@ impl StepNode {
     /// # Errors
     /// As `BookieCalls::read`.
     pub fn read(&mut self, request: &ReadRequest) -> Result<Vec<StoredEntry>, BookieError> {
-        let mut found = Vec::new();
         let ledger = request.to.ledger;
-        for located in self.core.locate(request, None)? {
-            match read_entry(&self.driver.writer.files(), &located) {
-                Ok(entry) => found.push(entry),
-                Err(_) => {
-                    let entry = located.entry;
-                    let mut effects = Vec::new();
-                    self.core
-                        .on_event(Event::EntryDamaged { ledger, entry }, &mut effects);
-                    if found.is_empty() {
-                        return Err(BookieError::Damaged { ledger, entry });
-                    }
-                    break;
-                }
+        let wanted = self.core.want(request, None)?;
+        let (found, fault) = read_run(&self.locator, &wanted);
+        if let Some((entry, fault)) = fault {
+            assert_ne!(
+                fault,
+                ReadFault::Gone,
+                "nothing goes on between look-up and read"
+            );
+            self.damaged(ledger, entry);
+            if found.is_empty() {
+                return Err(BookieError::Damaged { ledger, entry });
             }
         }
         Ok(found)
+    }
+
+    /// Where an entry lies, if it is held and its place can be read.
+    pub fn slot(&self, ledger: LedgerId, entry: EntryId) -> Option<Slot> {
+        let wanted = self.core.want_again(ledger, entry)?;
+        let (located, _) = self.locator.locate(&wanted);
+        located.first().map(|located| located.slot)
+    }
+
+    fn read_or_damaged<T>(
+        &mut self,
+        ledger: LedgerId,
+        wanted: &Wanted,
+        read: Result<T, ReadFault>,
+    ) -> Result<T, BookieError> {
+        let entry = wanted.first;
+        read.map_err(|_| {
+            self.damaged(ledger, entry);
+            BookieError::Damaged { ledger, entry }
+        })
+    }
+
+    fn damaged(&mut self, ledger: LedgerId, entry: EntryId) {
+        let mut none = Vec::new();
+        self.core
+            .on_event(Event::EntryDamaged { ledger, entry }, &mut none);
     }
 
     /// True when a group waits to be taken, written or synced.
@@ -238,7 +295,9 @@ impl StepNode {
         if !self.written
             && let Some(group) = self.core.take_group(self.now, &mut effects)
         {
-            match self.driver.write(group) {
+            let core = &self.core;
+            let snapshot = || core.state().snapshot();
+            match self.driver.write(group, snapshot) {
                 Ok(buffer) => {
                     self.core.recycle(buffer);
                     self.written = true;
@@ -280,19 +339,106 @@ impl StepNode {
         output
     }
 
-    /// The next file in advance, as after each roll.
+    /// The next file in advance, and footers of full ones, as after each roll.
     pub fn make_spare(&mut self) -> StepOutput {
         let mut effects = Vec::new();
         if self.core.failed().is_none() {
-            match self.driver.writer.make_spare() {
+            let made = self.driver.writer.make_spare();
+            match made.and_then(|()| self.seal()) {
                 Ok(()) => {
                     let room = self.driver.writer.room();
                     self.core.on_event(Event::RoomChanged(room), &mut effects);
+                    self.look_at_disk();
                 }
                 Err(error) => self.fail(&error, &mut effects),
             }
         }
         self.carry_out(effects)
+    }
+
+    fn seal(&mut self) -> Result<(), LogError> {
+        let mut none = Vec::new();
+        while let Some(sealed) = self.driver.writer.seal()? {
+            let event = Event::FileSealed(Box::new(sealed));
+            self.core.on_event(event, &mut none);
+        }
+        Ok(())
+    }
+
+    /// Looks at the volume (storage.md D5), as it happens with each new log file and now and then.
+    pub fn look_at_disk(&mut self) {
+        if let Ok(space) = self.disk.space() {
+            self.core.on_event(Event::SpaceSeen(space), &mut Vec::new());
+        }
+    }
+
+    /// True when reclaim has something under way: a copy, or files to unlink.
+    pub fn reclaims(&self) -> bool {
+        self.worker.compacts() || !self.unlink.is_empty()
+    }
+
+    /// One piece of reclaim or scrub: unlinks a file whose removal is on record, goes on with a copy, or begins what is due.
+    pub fn reclaim(&mut self) -> Reclaimed {
+        let mut effects = Vec::new();
+        let mut done = Reclaimed::default();
+        if self.core.failed().is_some() {
+            return done;
+        }
+        self.look_at_disk();
+        match self.reclaim_piece(&mut effects) {
+            Ok((busy, compacted)) => (done.busy, done.compacted) = (busy, compacted),
+            Err(error) => self.fail(&error, &mut effects),
+        }
+        self.look_at_disk();
+        done.output = self.carry_out(effects);
+        done
+    }
+
+    fn reclaim_piece(&mut self, effects: &mut Vec<Effect>) -> Result<(bool, bool), LogError> {
+        if let Some((kind, file)) = self.unlink.pop() {
+            if !self.config.sync.always() {
+                // On record is durable here, whatever stored means.
+                self.driver.writer.sync()?;
+            }
+            self.driver.writer.remove(kind, file)?;
+            self.worker.wake();
+            return Ok((true, false));
+        }
+        let mut ground = StepGround {
+            core: &mut self.core,
+            effects,
+            locator: self.locator.clone(),
+            disk: &self.disk,
+            salt: self.rng.next_u64(),
+        };
+        match self.worker.step(&mut ground, self.now)? {
+            Work::Nothing => Ok((false, false)),
+            Work::Did { .. } => Ok((true, false)),
+            Work::Adopt(finished) => {
+                let sealed = self.driver.writer.adopt(*finished)?;
+                let named = sealed.is_some();
+                if let Some(sealed) = sealed {
+                    ground.feed(Event::FileSealed(Box::new(sealed)));
+                }
+                self.worker.adopted(named, &mut ground, self.now);
+                Ok((true, named))
+            }
+        }
+    }
+
+    /// Number of the log file that is written.
+    pub fn log_file(&self) -> u64 {
+        self.driver.writer.current_file()
+    }
+
+    /// True when the next file is not made yet.
+    pub fn wants_spare(&self) -> bool {
+        self.driver.writer.wants_spare()
+    }
+
+    /// True when a full file waits for its footer, and may get it now.
+    pub fn wants_seal(&self) -> bool {
+        self.driver.writer.wants_seal(true)
     }
 
     /// A sync that no group waits for: the timer of the interval mode.
@@ -344,6 +490,7 @@ impl StepNode {
         for effect in effects {
             match effect {
                 Effect::Verify { ledger } => output.verify.push(ledger),
+                Effect::Unlink { files } => self.unlink.extend(files),
                 Effect::Answer { ticket, answer } => {
                     let answer = match answer {
                         Answer::Add(result) => StepAnswer::Add(result),
@@ -356,25 +503,64 @@ impl StepNode {
                 Effect::ReadEntry {
                     ticket,
                     ledger,
-                    located,
+                    wanted,
                 } => {
-                    let entry = located.entry;
-                    let read = read_entry(&self.driver.writer.files(), &located);
-                    let answer = read
-                        .map(RecoveryReadAnswer::Positive)
-                        .map_err(|_| BookieError::Damaged { ledger, entry });
-                    if answer.is_err() {
-                        let mut none = Vec::new();
-                        self.core
-                            .on_event(Event::EntryDamaged { ledger, entry }, &mut none);
-                    }
+                    let read = read_entry(&self.locator, &wanted);
+                    let answer = self.read_or_damaged(ledger, &wanted, read);
+                    let answer = answer.map(RecoveryReadAnswer::Positive);
                     output
                         .answers
                         .push((ticket, StepAnswer::RecoveryRead(answer)));
                 }
+                Effect::CompareEntry {
+                    ticket,
+                    ledger,
+                    wanted,
+                    offered,
+                } => {
+                    let read = digest_of(&self.locator, &wanted);
+                    let held = self.read_or_damaged(ledger, &wanted, read);
+                    let held = held.map_err(|_| BookieError::Busy { queued_bytes: 0 });
+                    let same =
+                        held.and_then(|held| same_bytes((ledger, wanted.first), held, offered));
+                    output.answers.push((ticket, StepAnswer::Add(same)));
+                }
             }
         }
         output
+    }
+}
+
+struct StepGround<'a> {
+    core: &'a mut NodeCore,
+    effects: &'a mut Vec<Effect>,
+    locator: Locator,
+    disk: &'a Arc<dyn Disk>,
+    salt: u64,
+}
+
+impl Ground for StepGround<'_> {
+    fn look<T>(&self, look: impl FnOnce(&NodeCore) -> T) -> T {
+        look(self.core)
+    }
+
+    fn feed(&mut self, event: Event) {
+        self.core.on_event(event, self.effects);
+    }
+
+    fn locator(&self) -> Locator {
+        self.locator.clone()
+    }
+
+    fn setup(&mut self) -> CompactedSetup {
+        CompactedSetup {
+            disk: Arc::clone(self.disk),
+            identity: self.core.identity(),
+            salt: self.salt,
+            created_at: 0,
+            replaces: Vec::new(),
+            bytes: 0,
+        }
     }
 }
 

@@ -16,7 +16,9 @@
 //! `listener`.
 
 mod authorise;
+mod backlogs;
 mod clock;
+mod complaints;
 mod config;
 mod epochs;
 mod http;

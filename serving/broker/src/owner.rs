@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::complaints::Complaints;
 use crate::config::BrokerConfig;
 use crate::log::{Chain, TailBudget, TimeTurns};
 use crate::partition::{Collaborators, PartitionHandle, PartitionPolicy, spawn, take_over};
@@ -183,6 +184,7 @@ impl Partitions {
             roll_age: config.ledger_roll_age,
             max_batch_bytes: config.max_batch_bytes,
             burials: Semaphore::new(BURIALS_AT_ONCE),
+            late: Complaints::default(),
             mutation: config.mutation,
         };
         Self {
@@ -298,6 +300,15 @@ impl Partitions {
                 .map_or(Standing::Closed, Slot::standing)
         };
         all.map(slot).collect()
+    }
+
+    /// Those that serve and have subscriptions.
+    pub(crate) fn consumed(&self) -> Vec<PartitionHandle> {
+        let slots = self.lock();
+        let open = slots.state.values().filter_map(|slot| slot.open.as_ref());
+        open.filter(|open| open.is_consumed() && open.ended().is_none())
+            .cloned()
+            .collect()
     }
 
     /// How many serve.

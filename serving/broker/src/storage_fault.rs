@@ -53,7 +53,7 @@ pub(crate) fn is_no_room(error: &CreateError) -> bool {
 /// Records are refused because the disks are full (storage.md, amended D1).
 pub(crate) fn full(why: &str) -> Fault {
     let words = format!(
-        "storage is full: too few bookies take records, and nothing of this was stored ({why}); enlarge the disks or add bookies, and producing goes on by itself; deleting topics gives no room back yet"
+        "storage is full: too few bookies take records, and nothing of this was stored ({why}); delete topics, shorten their retention, enlarge the disks or add bookies, and producing goes on by itself"
     );
     Fault::new(Reason::StorageFull, words).retry_after(FULL_RETRY)
 }

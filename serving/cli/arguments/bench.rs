@@ -60,7 +60,7 @@ Examples:
         #[command(flatten)]
         load: Load,
         /// Records to measure with, one a line
-        #[arg(value_name = "FILE", requires = "compression")]
+        #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
         /// How a record is written in FILE
         #[arg(

@@ -9,7 +9,7 @@ use super::Compression;
 #[command(after_help = "Examples:\n  hulse generate demo-data --records 1000")]
 pub(crate) enum Generate {
     /// Orders of a small shop, the same for the same seed
-    DemoData(DemoData),
+    DemoData(Demo),
 }
 
 /// `hulse generate demo-data`
@@ -22,7 +22,7 @@ Examples:
   hulse generate demo-data --records 1000
   hulse generate demo-data demo-orders --records 500 --rate 1000 --partitions 4
   hulse generate demo-data --records 3 --dry-run")]
-pub(crate) struct DemoData {
+pub(crate) struct Demo {
     /// Topic; made if it is not there
     #[arg(default_value = "orders")]
     pub(crate) topic: String,

@@ -5,7 +5,7 @@ use clap::Subcommand;
 /// `hulse ledgers`
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n  hulse ledgers list orders\n  hulse ledgers accept-loss 17 --yes"
+    after_help = "Examples:\n  hulse ledgers list orders\n  hulse ledgers accept-loss 17 --dry-run"
 )]
 pub(crate) enum Ledgers {
     /// Ledgers of a topic, or all
@@ -18,7 +18,7 @@ pub(crate) enum Ledgers {
     },
     /// Give up what cannot be read of a ledger, so that its partition opens again
     #[command(
-        after_help = "Examples:\n  hulse ledgers accept-loss 17\n  hulse ledgers accept-loss 17 --up-to 4096 --yes"
+        after_help = "Examples:\n  hulse ledgers accept-loss 17 --dry-run\n  hulse ledgers accept-loss 17 --up-to 4096 --yes"
     )]
     AcceptLoss {
         /// Number of the ledger

@@ -12,6 +12,7 @@ mod ledgers;
 mod node;
 mod profile;
 mod records;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod topics;
@@ -19,11 +20,12 @@ mod tree;
 
 pub(crate) use bench::{Bench, Load, Measured};
 pub(crate) use checks::{Completions, Doctor, Shell, Verify};
-pub(crate) use generate::{DemoData, Generate};
+pub(crate) use generate::{Demo, Generate};
 pub(crate) use globals::Globals;
 pub(crate) use ledgers::Ledgers;
 pub(crate) use node::{ConfigCommand, Standalone};
 pub(crate) use profile::ProfileCommand;
 pub(crate) use records::{Acks, Compression, Consume, Produce};
-pub(crate) use topics::{Copy, Peek, Topics};
+pub(crate) use subscriptions::{OfTopic, Subscriptions, Type};
+pub(crate) use topics::{Copy, Peek, RetentionFlags, Topics, Trim};
 pub(crate) use tree::{Arguments, Command};

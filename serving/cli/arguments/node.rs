@@ -12,7 +12,7 @@ An empty data directory is formatted; any other must be one of ours. Flags win o
 
 Examples:
   hulse standalone
-  hulse standalone --data /var/lib/hulse --grpc 127.0.0.1:7500 --http 127.0.0.1:7580")]
+  hulse standalone --data ./more-data --grpc 127.0.0.1:7500 --http 127.0.0.1:7580 --kafka off")]
 pub(crate) struct Standalone {
     /// Data directory [node.data_dir, default ./hulse-data]
     #[arg(long, value_name = "DIR")]

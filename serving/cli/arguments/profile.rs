@@ -9,13 +9,13 @@ A flag goes before the environment (HULSE_SERVER, HULSE_TIMEOUT), that before th
 The file is $HULSE_PROFILES, else hulse/profiles.toml in $XDG_CONFIG_HOME or ~/.config.
 
 Examples:
-  hulse profile create local --server 127.0.0.1:7400
+  hulse profile create prod --server 127.0.0.1:7400
   hulse profile list
   hulse --profile local topics list")]
 pub(crate) enum ProfileCommand {
     /// Keep a server under a name, and use it from now on
     #[command(
-        after_help = "Examples:\n  hulse profile create home --server 127.0.0.1:7400\n  hulse profile create slow --server 127.0.0.1:7400 --timeout 2m"
+        after_help = "Examples:\n  hulse profile create home --server 127.0.0.1:7400\n  hulse profile create patient --server 127.0.0.1:7400 --timeout 2m"
     )]
     Create {
         /// Letters, digits, - and _

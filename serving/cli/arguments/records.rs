@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use hulse_sdk::DeliveryMode;
 
+use super::subscriptions::Type;
 use crate::format;
 use crate::position::{self, Position};
 
@@ -94,13 +96,45 @@ pub(crate) struct Consume {
     /// Only these partitions
     #[arg(short, long, value_delimiter = ',', value_name = "N,..")]
     pub(crate) partitions: Vec<u32>,
+    /// Go on where this subscription is; it is made at -o (or where reading would begin) if it does not exist
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) subscription: Option<String>,
+    /// How consumers share the subscription
+    #[arg(
+        long = "type",
+        value_enum,
+        default_value = "exclusive",
+        requires = "subscription"
+    )]
+    pub(crate) kind: Type,
+    /// Acknowledge what is printed; this is the default
+    #[arg(long, requires = "subscription", conflicts_with = "no_ack")]
+    pub(crate) ack: bool,
+    /// Acknowledge nothing, so that the next run prints it again
+    #[arg(long, requires = "subscription")]
+    pub(crate) no_ack: bool,
+    /// End the consumer that is attached instead of being refused
+    #[arg(long, requires = "subscription")]
+    pub(crate) takeover: bool,
+    /// Name of this consumer [default: drawn by chance]
+    #[arg(long, requires = "subscription", value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// at_least_once: acknowledge what was printed; at_most_once: acknowledge first, print then
+    #[arg(
+        long,
+        requires = "subscription",
+        default_value = "at_least_once",
+        value_name = "MODE"
+    )]
+    pub(crate) delivery: DeliveryMode,
 }
 
 fn consume_help() -> String {
     format!(
         "{}\n\n{}\n\nExamples:\n  hulse consume greetings -o start -n 1\n  \
          hulse consume orders -o -10 -e -f '%p/%o %k: %v\\n'\n  \
-         hulse consume orders -o @-15m --output json",
+         hulse consume orders -o @-15m --output json\n  \
+         hulse consume orders -s billing -n 1 --no-ack",
         position::HELP,
         format::OUTPUT_HELP
     )

@@ -2,12 +2,14 @@
 
 use clap::{Args, Subcommand};
 
+use crate::config::{ByteSize, Period};
 use crate::position::{self, Position};
+use crate::retained::Stays;
 
 /// `hulse topics`
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n  hulse topics list\n  hulse topics create orders -p 8\n  hulse topics describe orders --output wide"
+    after_help = "Examples:\n  hulse topics list\n  hulse topics create payments -p 8\n  hulse topics describe orders --output wide"
 )]
 pub(crate) enum Topics {
     /// All topics of a namespace, or all there are
@@ -20,7 +22,7 @@ pub(crate) enum Topics {
     },
     /// Create topics
     #[command(
-        after_help = "Examples:\n  hulse topics create orders\n  hulse topics create acme/shop/orders -p 8"
+        after_help = "Examples:\n  hulse topics create payments\n  hulse topics create acme/shop/orders -p 8"
     )]
     Create {
         /// topic or tenant/namespace/topic
@@ -29,7 +31,22 @@ pub(crate) enum Topics {
         /// Partitions [default: broker.default_partitions]
         #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         partitions: Option<u32>,
+        #[command(flatten)]
+        retention: RetentionFlags,
     },
+    /// Change how long the records of topics stay
+    #[command(
+        after_help = "Examples:\n  hulse topics update orders --retention 30d\n  hulse topics update orders --retention off --retention-size 50GiB\n  hulse topics update orders --retention default"
+    )]
+    Update {
+        /// topic or tenant/namespace/topic
+        #[arg(required = true, value_name = "TOPIC")]
+        topics: Vec<String>,
+        #[command(flatten)]
+        retention: RetentionFlags,
+    },
+    /// Remove the oldest records, up to a position
+    Trim(Trim),
     /// One topic and its partitions
     #[command(
         after_help = "Examples:\n  hulse topics describe orders\n  hulse topics describe orders --output json"
@@ -40,7 +57,7 @@ pub(crate) enum Topics {
     },
     /// Delete topics and everything in them
     #[command(
-        after_help = "Examples:\n  hulse topics delete orders\n  hulse topics delete orders --yes"
+        after_help = "Examples:\n  hulse topics delete orders --dry-run\n  hulse topics delete orders --yes"
     )]
     Delete {
         /// topic or tenant/namespace/topic
@@ -60,6 +77,43 @@ pub(crate) enum Topics {
     Peek(Peek),
     /// Copy records into another topic, with other partitions if wanted; goes on where an earlier copy stopped
     Copy(Copy),
+}
+
+/// How long records stay.
+#[derive(Debug, Args)]
+pub(crate) struct RetentionFlags {
+    /// Records go this long after their append: a duration, off or default [default: retention.time]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) retention: Option<Stays<Period>>,
+    /// In each partition so much stays: a size, off or default [default: retention.size]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) retention_size: Option<Stays<ByteSize>>,
+}
+
+/// `hulse topics trim`
+#[derive(Debug, Args)]
+#[command(after_help = format!(
+    "\
+Records below the position are not served any more once it answers; their storage comes back behind it. Subscriptions that
+stand below it go on at the first record that stays.
+
+{}
+
+Examples:
+  hulse topics trim orders --before @-30d --dry-run
+  hulse topics trim orders -p 0 --before 2 --yes
+  hulse topics trim orders --before end --yes",
+    position::HELP
+))]
+pub(crate) struct Trim {
+    /// topic or tenant/namespace/topic
+    pub(crate) topic: String,
+    /// The first record that stays
+    #[arg(long, allow_hyphen_values = true, value_name = "POSITION")]
+    pub(crate) before: Position,
+    /// Only these partitions
+    #[arg(short, long, value_delimiter = ',', value_name = "N,..")]
+    pub(crate) partitions: Vec<u32>,
 }
 
 /// `hulse topics peek`

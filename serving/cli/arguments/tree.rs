@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use super::{
     Bench, Completions, ConfigCommand, Consume, Doctor, Generate, Globals, Ledgers, Produce,
-    ProfileCommand, Standalone, Topics, Verify,
+    ProfileCommand, Standalone, Subscriptions, Topics, Verify,
 };
 
 /// Durable streaming platform: one binary for the server and the command line.
@@ -35,9 +35,12 @@ pub(crate) enum Command {
     Produce(Produce),
     /// Read records; begins at the end and follows unless told otherwise
     Consume(Consume),
-    /// Topics: list, create, describe, delete, add partitions
+    /// Topics: list, create, describe, update, trim, delete, add partitions
     #[command(subcommand, visible_alias = "topic")]
     Topics(Topics),
+    /// Subscriptions: list, create, describe, seek, skip, clear, delete
+    #[command(subcommand, visible_alias = "subs", alias = "subscription")]
+    Subscriptions(Subscriptions),
     /// Ledgers: list, accept a loss
     #[command(subcommand, visible_alias = "ledger")]
     Ledgers(Ledgers),

@@ -14,6 +14,7 @@ pub(crate) mod produce;
 pub(crate) mod profile;
 pub(crate) mod session;
 pub(crate) mod shapes;
+pub(crate) mod subscriptions;
 mod tickets;
 pub(crate) mod topics;
 pub(crate) mod verify;

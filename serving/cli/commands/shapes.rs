@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::{Command, CommandFactory as _};
 
-use super::{bench, doctor, generate, ledgers, profile, topics, verify};
+use super::{bench, doctor, generate, ledgers, profile, subscriptions, topics, verify};
 use crate::arguments::Arguments;
 use crate::format::RECORD_FIELDS;
 use crate::output::{Field, Table, View};
@@ -62,10 +62,40 @@ pub(crate) const ROWS: &[Row] = &[
     row("topics list", Answer::Many(topics::TopicRow::FIELDS)),
     row("topics create", Answer::Many(topics::TopicView::FIELDS)),
     row("topics describe", Answer::One(topics::TopicView::FIELDS)),
+    row("topics update", Answer::Many(topics::TopicView::FIELDS)),
+    dry("topics trim", Answer::Many(topics::TrimView::FIELDS)),
     dry("topics delete", Answer::Many(topics::NameView::FIELDS)),
     row("topics partitions", Answer::One(topics::TopicView::FIELDS)),
     row("topics peek", Answer::Many(topics::PeekView::FIELDS)),
     dry("topics copy", Answer::One(topics::CopyView::FIELDS)),
+    row(
+        "subscriptions list",
+        Answer::Many(subscriptions::SubscriptionRow::FIELDS),
+    ),
+    row(
+        "subscriptions create",
+        Answer::One(subscriptions::SubscriptionRow::FIELDS),
+    ),
+    row(
+        "subscriptions describe",
+        Answer::One(subscriptions::SubscriptionView::FIELDS),
+    ),
+    dry(
+        "subscriptions seek",
+        Answer::Many(subscriptions::MovedView::FIELDS),
+    ),
+    dry(
+        "subscriptions skip",
+        Answer::Many(subscriptions::MovedView::FIELDS),
+    ),
+    dry(
+        "subscriptions clear",
+        Answer::Many(subscriptions::MovedView::FIELDS),
+    ),
+    dry(
+        "subscriptions delete",
+        Answer::One(subscriptions::SubscriptionRow::FIELDS),
+    ),
     row("ledgers list", Answer::Many(ledgers::LedgerView::FIELDS)),
     dry(
         "ledgers accept-loss",

@@ -8,7 +8,7 @@ use hulse_proto::id::NodeName;
 use hulse_proto::limits::{BATCH_BYTES_MAX, TOPIC_PARTITIONS_MAX};
 
 use super::kafka;
-use super::units::{ByteSize, MemoryBudget, Period, SyncMode};
+use super::units::{ByteSize, MemoryBudget, OrOff, Period, SyncMode};
 
 /// What a key holds.
 pub(crate) enum Kind {
@@ -16,6 +16,10 @@ pub(crate) enum Kind {
     Size(u64, u64),
     /// A [`Period`] of at least so many seconds.
     Period(u64),
+    /// A [`ByteSize`] of at least this, or `off`.
+    SizeOrOff(u64),
+    /// A [`Period`] of at least so many seconds, or `off`.
+    PeriodOrOff(u64),
     /// A [`MemoryBudget`].
     Budget,
     /// A [`SyncMode`].
@@ -128,6 +132,21 @@ pub(crate) const KEYS: &[Key] = &[
         "durable copies before a producer is answered",
     ),
     key(
+        "retention.time",
+        Kind::PeriodOrOff(1),
+        "records go this long after their append, with their ledger; a topic may say otherwise",
+    ),
+    key(
+        "retention.size",
+        Kind::SizeOrOff(1 << 20),
+        "of each partition the newest ledgers that hold so much stay; a topic may say otherwise",
+    ),
+    key(
+        "retention.check_interval",
+        Kind::Period(1),
+        "how often what may go is looked for",
+    ),
+    key(
         "bookie.data_dir",
         Kind::Text,
         "below node.data_dir; one process, one disk, one log",
@@ -146,6 +165,31 @@ pub(crate) const KEYS: &[Key] = &[
         "bookie.queue_size",
         Kind::Size(8 << 20, 16 << 30),
         "adds that may wait for the disk; above it they are refused as busy",
+    ),
+    key(
+        "bookie.disk_reserve",
+        Kind::Budget,
+        "a size, or a share of the volume, kept free: below it (or two log files) no records are taken",
+    ),
+    key(
+        "bookie.gc_interval",
+        Kind::Period(1),
+        "how often metadata are asked whether the ledgers held here still exist",
+    ),
+    key(
+        "bookie.gc_percent_max",
+        Kind::Count(1, 100),
+        "a pass that would drop more of the ledgers or bytes than this, and over 100 ledgers, drops none and says so",
+    ),
+    key(
+        "bookie.compaction_rate",
+        Kind::Size(1 << 20, 16 << 30),
+        "bytes per second that compaction and scrub may read and write together",
+    ),
+    key(
+        "bookie.scrub_interval",
+        Kind::Period(60),
+        "each full log file is read and checked once in this time",
     ),
     key(
         "memory.budget",
@@ -271,6 +315,19 @@ impl Kind {
                 }
                 Ok(())
             }
+            Self::SizeOrOff(min) => match parsed(value, "a size, or off,")? {
+                OrOff::At(ByteSize(size)) if size < *min => {
+                    let least = ByteSize(*min);
+                    Err(format!("{} is below the least, {least}", ByteSize(size)))
+                }
+                OrOff::At(_) | OrOff::Off => Ok(()),
+            },
+            Self::PeriodOrOff(seconds) => match parsed(value, "a duration, or off,")? {
+                OrOff::At(period @ Period(time)) if time.as_secs() < *seconds => {
+                    Err(format!("{period} is below the least, {seconds}s"))
+                }
+                OrOff::At(_) | OrOff::Off => Ok(()),
+            },
             Self::Budget => parsed::<MemoryBudget>(value, "a size or a share").map(drop),
             Self::Sync => match text(value)?.parse::<SyncMode>() {
                 Ok(_) => Ok(()),

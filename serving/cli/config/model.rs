@@ -11,7 +11,7 @@ use hulse_proto::limits::BATCH_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::kafka::KafkaListen;
-use super::units::{ByteSize, MemoryBudget, Period, SyncMode};
+use super::units::{ByteSize, MemoryBudget, OrOff, Period, SyncMode};
 
 /// Configuration of one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +19,7 @@ pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) listen: Listen,
     pub(crate) broker: Broker,
+    pub(crate) retention: Retention,
     pub(crate) bookie: Bookie,
     pub(crate) memory: Memory,
     pub(crate) security: Security,
@@ -61,6 +62,14 @@ pub(crate) struct Replication {
     pub(crate) ack_quorum: u32,
 }
 
+/// `[retention]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Retention {
+    pub(crate) time: OrOff<Period>,
+    pub(crate) size: OrOff<ByteSize>,
+    pub(crate) check_interval: Period,
+}
+
 /// `[bookie]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bookie {
@@ -68,6 +77,11 @@ pub(crate) struct Bookie {
     pub(crate) sync: SyncMode,
     pub(crate) log_file_size: ByteSize,
     pub(crate) queue_size: ByteSize,
+    pub(crate) disk_reserve: MemoryBudget,
+    pub(crate) gc_interval: Period,
+    pub(crate) gc_percent_max: u8,
+    pub(crate) compaction_rate: ByteSize,
+    pub(crate) scrub_interval: Period,
 }
 
 /// `[memory]`
@@ -133,6 +147,16 @@ impl Default for Replication {
     }
 }
 
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            time: OrOff::At(Period(Duration::from_secs(7 * 24 * 3600))),
+            size: OrOff::Off,
+            check_interval: Period(Duration::from_secs(60)),
+        }
+    }
+}
+
 impl Default for Bookie {
     fn default() -> Self {
         Self {
@@ -140,6 +164,11 @@ impl Default for Bookie {
             sync: SyncMode::Always,
             log_file_size: ByteSize(256 << 20),
             queue_size: ByteSize(64 << 20),
+            disk_reserve: MemoryBudget::Share(2),
+            gc_interval: Period(Duration::from_secs(600)),
+            gc_percent_max: 10,
+            compaction_rate: ByteSize(64 << 20),
+            scrub_interval: Period(Duration::from_secs(7 * 24 * 3600)),
         }
     }
 }

@@ -26,6 +26,60 @@ pub(crate) enum MemoryBudget {
     Size(ByteSize),
 }
 
+/// A limit, or `off`: there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OrOff<T> {
+    /// None.
+    Off,
+    /// This.
+    At(T),
+}
+
+impl<T> OrOff<T> {
+    /// The limit, if there is one.
+    pub(crate) fn limit(self) -> Option<T> {
+        match self {
+            Self::Off => None,
+            Self::At(limit) => Some(limit),
+        }
+    }
+}
+
+impl<T: FromStr<Err = String>> FromStr for OrOff<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "off" => Ok(Self::Off),
+            text => match text.parse() {
+                Ok(limit) => Ok(Self::At(limit)),
+                Err(why) => Err(format!("{why}; or off")),
+            },
+        }
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for OrOff<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.pad("off"),
+            Self::At(limit) => limit.fmt(f),
+        }
+    }
+}
+
+impl<'de, T: FromStr<Err = String>> Deserialize<'de> for OrOff<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer)
+    }
+}
+
+impl<T: fmt::Display> Serialize for OrOff<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// When a bookie makes its log durable (ARCHITECTURE D5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SyncMode {

@@ -3,12 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::config::{Config, SyncMode};
+use crate::config::{Config, OrOff, Retention, SyncMode};
 use crate::output::Output;
 
 /// What the lines are made of.
 pub(crate) struct Banner<'a> {
     pub(crate) config: &'a Config,
+    /// How memory is split.
+    pub(crate) memory: String,
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) kafka: &'a [SocketAddr],
@@ -35,11 +37,13 @@ impl Banner<'_> {
         let ready = self.ready_in.as_secs_f64();
         let mut lines = vec![
             format!(
-                "hulse {version} standalone: 1 broker, 1 bookie, data {data} (sync {}, everything is retained)",
-                config.bookie.sync
+                "hulse {version} standalone: 1 broker, 1 bookie, data {data} (sync {}, retention {})",
+                config.bookie.sync,
+                retention(&config.retention)
             ),
             format!("  clients  grpc://{grpc}{kafka}"),
             format!("  metrics  http://{http}/metrics    health http://{http}/readyz"),
+            format!("  memory   {}", self.memory),
             format!("  auth     {auth}    ready in {ready:.2} s"),
         ];
         if config.bookie.sync != SyncMode::Always {
@@ -63,6 +67,15 @@ impl Banner<'_> {
     }
 }
 
+/// How long records of topics stay that say nothing.
+fn retention(retention: &Retention) -> String {
+    match (retention.time, retention.size) {
+        (time, OrOff::Off) => time.to_string(),
+        (OrOff::Off, size) => size.to_string(),
+        (time, size) => format!("{time} and {size} of each partition"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +89,7 @@ mod tests {
         };
         let banner = Banner {
             config,
+            memory: "all of it".to_owned(),
             grpc: grpc.parse().unwrap(),
             http: "127.0.0.1:7480".parse().unwrap(),
             kafka: &["127.0.0.1:9092".parse().unwrap()],

@@ -2,14 +2,16 @@
 //!
 //! [`standalone`] is the whole product in one process. Around it: [`data_dir`] (may this directory be used), [`kafka`] (its listeners), [`presence`] (the node's
 //! keys in metadata and their lease), [`bookies`] (who can be called), [`seams`] (clock, chance and memory of the real machine),
-//! [`signals`], [`banner`], [`logging`], [`failures`] (why it does not start, in four parts).
+//! [`signals`], [`banner`], [`logging`], [`build_info`], [`failures`] (why it does not start, in four parts).
 
 mod banner;
 mod bookies;
+mod build_info;
 mod data_dir;
 mod failures;
 mod kafka;
 pub(crate) mod logging;
+mod memory;
 mod presence;
 mod seams;
 mod signals;

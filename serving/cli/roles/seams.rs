@@ -74,16 +74,16 @@ pub(crate) fn connections_max(open_files: u64, kafka: usize) -> (usize, usize) {
     }
 }
 
-/// Bytes that the process may use.
-pub(crate) fn budget_bytes(budget: MemoryBudget) -> u64 {
+/// Bytes that the process may use of what the container has.
+pub(crate) fn budget_bytes(budget: MemoryBudget, container: u64) -> u64 {
     match budget {
         MemoryBudget::Size(size) => size.0,
-        MemoryBudget::Share(share) => memory_bytes() / 100 * u64::from(share),
+        MemoryBudget::Share(share) => container / 100 * u64::from(share),
     }
 }
 
 /// What the container may use, or what the machine has.
-fn memory_bytes() -> u64 {
+pub(crate) fn memory_bytes() -> u64 {
     let system = rustix::system::sysinfo();
     let machine = (system.totalram as u64).saturating_mul(u64::from(system.mem_unit));
     // Versions 2 and 1 of control groups; "max" or a huge number mean no limit.
@@ -121,9 +121,9 @@ mod tests {
     fn budget_is_a_share_of_the_machine_or_a_size() {
         let whole = memory_bytes();
         assert!(whole > 64 << 20, "{whole}");
-        let quarter = budget_bytes(MemoryBudget::Share(25));
+        let quarter = budget_bytes(MemoryBudget::Share(25), whole);
         assert!(quarter > whole / 5 && quarter <= whole / 4);
-        assert_eq!(budget_bytes(MemoryBudget::Size(ByteSize(7))), 7);
+        assert_eq!(budget_bytes(MemoryBudget::Size(ByteSize(7)), whole), 7);
     }
 
     #[test]

@@ -22,7 +22,8 @@ use prometheus_client::registry::Registry;
 use rand::{RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
 use serving_broker::{
-    Broker, BrokerConfig, Metrics, Partitions, PartitionsConfig, Topics, TopicsConfig, serve_with,
+    Broker, BrokerConfig, Limits, Metrics, Partitions, PartitionsConfig, Topics, TopicsConfig,
+    serve_with,
 };
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
@@ -32,14 +33,13 @@ use uuid::{Builder, Uuid};
 use super::banner::Banner;
 use super::bookies::LocalBookies;
 use super::data_dir::{DataDir, prepare};
+use super::memory::Memory;
 use super::presence::{Presence, Registered};
-use super::seams::{
-    SystemClock, budget_bytes, connections_max, kernel_boot_id, open_files_max, seed,
-};
-use super::{failures, kafka, logging, signals};
+use super::seams::{SystemClock, connections_max, kernel_boot_id, open_files_max, seed};
+use super::{build_info, failures, kafka, logging, signals};
 use crate::arguments::{Globals, Standalone};
 use crate::commands::config::for_standalone;
-use crate::config::{Config, SyncMode};
+use crate::config::{Config, MemoryBudget, SyncMode};
 use crate::failure::{Code, Failure, Stop};
 use crate::output::Output;
 
@@ -48,13 +48,6 @@ const GROUP_SHARDS: u32 = 64;
 const TRANSACTION_SHARDS: u32 = 64;
 /// Connections that wait to be accepted, of one listener; the operating system may allow fewer.
 const WAITING_CONNECTIONS_MAX: u32 = 4_096;
-/// Shares of the memory budget, percent (storage.md K1).
-const INGRESS_SHARE: u64 = 15;
-const INFLIGHT_SHARE: u64 = 30;
-const TAIL_SHARE: u64 = 30;
-const READ_SHARE: u64 = 10;
-/// Recent entries in memory at most: what is older is in the page cache of the same machine already.
-const TAIL_BYTES_MAX: u64 = 64 << 20;
 
 /// Runs a server until it is asked to end.
 ///
@@ -105,6 +98,15 @@ fn flags(standalone: &Standalone) -> Vec<(&'static str, &'static str, String)> {
         .collect()
 }
 
+impl From<MemoryBudget> for bookie_node::DiskReserve {
+    fn from(reserve: MemoryBudget) -> Self {
+        match reserve {
+            MemoryBudget::Share(percent) => Self::Percent(percent),
+            MemoryBudget::Size(size) => Self::Bytes(size.0),
+        }
+    }
+}
+
 impl From<SyncMode> for bookie_node::SyncMode {
     fn from(mode: SyncMode) -> Self {
         match mode {
@@ -149,6 +151,7 @@ impl Registered for Both {
 /// A running server.
 struct Server {
     config: Config,
+    memory: Memory,
     grpc: SocketAddr,
     http: SocketAddr,
     kafka: Vec<SocketAddr>,
@@ -191,6 +194,7 @@ fn random_uuid(rng: &mut ChaCha12Rng) -> Uuid {
 
 impl Server {
     async fn start(config: Config, shutdown: CancellationToken) -> Result<Self, Failure> {
+        let memory = Memory::split(&config)?;
         let grpc = listen("listen.grpc", "--grpc", config.listen.grpc).await?;
         let http = listen("listen.http", "--http", config.listen.http).await?;
         let (grpc_at, http_at) = (local(&grpc)?, local(&http)?);
@@ -221,11 +225,12 @@ impl Server {
         let leave = CancellationToken::new();
         let presence = tokio::spawn(presence.keep(leave.clone()));
         let kafka = kafka::listeners(kafka, || ground.seed());
-        let broker = broker(&config, ground, &bookie, (advertised, boot));
+        let broker = broker((&config, memory), ground, &bookie, (advertised, boot));
         let serving = serve_with(broker, grpc, http, kafka, shutdown.clone());
         let serving = tokio::spawn(serving);
         Ok(Self {
             config,
+            memory,
             grpc: grpc_at,
             http: http_at,
             kafka: kafka_at,
@@ -241,6 +246,7 @@ impl Server {
     fn banner(&self, began: Instant) -> Banner<'_> {
         Banner {
             config: &self.config,
+            memory: self.memory.line(),
             grpc: self.grpc,
             http: self.http,
             kafka: &self.kafka,
@@ -366,6 +372,11 @@ async fn start_bookie(
         kernel_boot_id: kernel_boot_id(),
         file_bytes: config.bookie.log_file_size.0,
         queue_bytes_max: config.bookie.queue_size.0,
+        disk_reserve: config.bookie.disk_reserve.into(),
+        gc_interval: config.bookie.gc_interval.0,
+        gc_percent_max: config.bookie.gc_percent_max,
+        background_rate: config.bookie.compaction_rate.0,
+        scrub_interval: config.bookie.scrub_interval.0,
         ..NodeConfig::new(ground.cell, ground.name.clone())
     };
     let seams = NodeSeams {
@@ -381,19 +392,15 @@ async fn start_bookie(
 
 /// Wires a broker to the bookie of this process.
 fn broker(
-    config: &Config,
+    (config, memory): (&Config, Memory),
     mut ground: Ground,
     bookie: &Arc<BookieNode>,
     (advertised, boot): (String, Uuid),
 ) -> Broker {
-    let budget = budget_bytes(config.memory.budget);
-    let share = |percent: u64| budget / 100 * percent;
     let calls: Arc<dyn BookieCalls> = bookie.clone();
     let bookies = LocalBookies::new(Arc::clone(&ground.metadata), ground.name.clone(), calls);
     let mut client = ClientConfig::new(config.quorums());
-    client.inflight_bytes_max = client
-        .inflight_bytes_max
-        .min(share(INFLIGHT_SHARE) as usize);
+    client.inflight_bytes_max = client.inflight_bytes_max.min(memory.in_flight as usize);
     let client = LedgerClient::new(
         ground.cell,
         client,
@@ -405,15 +412,20 @@ fn broker(
     let (connections, _) = connections_max(open_files_max(), config.listen.kafka.len());
     let settings = BrokerConfig {
         max_batch_bytes: config.broker.max_batch_size.0 as usize,
-        ingress_bytes: share(INGRESS_SHARE) as usize,
+        ingress_bytes: memory.ingress as usize,
         connections_max: connections,
-        read_ahead_bytes: share(READ_SHARE) as usize,
+        read_ahead_bytes: memory.reads as usize,
         default_partitions: config.broker.default_partitions,
         auto_create_topics: config.broker.auto_create_topics,
         producer_expiry: config.broker.producer_expiry.0,
         ledger_roll_bytes: config.broker.ledger_roll_size.0,
         ledger_roll_age: config.broker.ledger_roll_age.0,
-        tail_cache_bytes: share(TAIL_SHARE).min(TAIL_BYTES_MAX) as usize,
+        retention: Limits {
+            time: config.retention.time.limit().map(|period| period.0),
+            bytes: config.retention.size.limit().map(|size| size.0),
+        },
+        retention_interval: config.retention.check_interval.0,
+        tail_cache_bytes: memory.tail as usize,
         ..BrokerConfig::new(ground.name.clone(), advertised)
     };
     let partitions = PartitionsConfig {
@@ -427,6 +439,7 @@ fn broker(
         auto_create: settings.auto_create_topics,
         seed: ground.seed(),
     };
+    build_info::register(&mut ground.registry, config);
     let metrics = Metrics::register(&mut ground.registry);
     Broker {
         partitions: Partitions::new(&settings, partitions),

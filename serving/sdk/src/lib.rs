@@ -35,7 +35,9 @@ mod backoff;
 mod client;
 mod clock;
 mod connect;
+mod consumer;
 mod error;
+mod interceptor;
 mod lane;
 mod producer;
 mod reader;
@@ -43,16 +45,27 @@ mod session;
 #[cfg(test)]
 mod testing;
 
-pub use admin::{Admin, Ledger, Offsets, Partition, Topic};
+pub use admin::{
+    Admin, AttachedConsumer, Cursor, CursorSelection, CursorState, Keep, Ledger, MovedCursor,
+    NewSubscription, NewTopic, Offsets, Partition, Retention, Subscription, Topic, TopicChange,
+    TrimTo, Trimmed,
+};
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};
+pub use consumer::{
+    Acknowledgement, BlockedReason, Consumed, ConsumerNote, ConsumerStats, ReceivedRecord,
+    SkipReason, SubscriptionConsumer, SubscriptionConsumerBuilder, SubscriptionType,
+    Unacknowledged, UnknownSubscriptionType,
+};
 pub use error::{Error, Gap};
 pub use hulse_proto::batch::{BatchHeader, Compression, Header};
 pub use hulse_proto::error::{ErrorKind, Fate, Fault, Reason};
 pub use hulse_proto::id::{EntryId, LedgerId, Offset, ProducerId, TopicId};
 pub use hulse_proto::time::WallClock;
+pub use interceptor::{Interceptor, PLACED_HEADER_BYTES_MAX, Placed, Produced, Refusal, numbers};
 pub use producer::{
-    Acks, Partitioner, Producer, ProducerBuilder, ProducerIdentity, ProducerStats, Receipt, Record,
-    Ticket, murmur2, partition_of_key, raw,
+    Acks, DeliveryMode, Partitioner, Producer, ProducerBuilder, ProducerIdentity, ProducerStats,
+    Receipt, Record, Ticket, UnknownDeliveryMode, murmur2, partition_of_key, raw,
 };
 pub use reader::{ReadRecord, Reader, ReaderBuilder, ReaderStats, RecordBatch, Start};
+pub use uuid::Uuid;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bookie_client::{ClientConfig, LedgerClient};
 use bookie_metadata::MetadataStore;
+use bookie_metadata::cell::{CellSettings, ensure_cell};
 use bookie_metadata::testing::{Call, Fate, FaultyStore, Late};
 use bookie_node::SyncMode;
 use hulse_proto::id::{CellId, NodeName};
@@ -167,8 +168,20 @@ impl World {
         }
     }
 
+    /// The record of the cell, which the first node makes.
+    async fn make_cell(&self) {
+        let settings = CellSettings {
+            quorums: self.quorums,
+            group_shards: 1,
+            transaction_shards: 1,
+        };
+        let made = ensure_cell(&*self.store, settings, self.cell, 0).await;
+        made.expect("the store itself never fails");
+    }
+
     /// Starts every bookie.
     pub async fn start_bookies(&self) {
+        self.make_cell().await;
         for bookie in &self.bookies {
             bookie.start().await;
         }

@@ -271,7 +271,8 @@ async fn damage(block: u64, at: u64, mutant: Option<Mutant>) -> bool {
     let entries = |node: &bookie_node::step::StepNode| {
         let state = node.core().state().ledgers.get(&ledger).cloned();
         let limbo = state.as_ref().and_then(|state| state.limbo());
-        (state.map(|state| state.entries), limbo, node.damage().len())
+        let held = state.map(|state| state.entries.ranges());
+        (held, limbo, node.damage().len())
     };
     let (written, _, _) = bookie.node(entries).expect("it is up");
     bookie.spoil_byte(bookie.newest_log(), block * 4096 + at);

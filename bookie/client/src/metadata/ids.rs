@@ -6,8 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bookie_metadata::{MetadataError, MetadataStore, counter};
 use hulse_proto::id::LedgerId;
-
-const KEY: &str = "id/ledger";
+use hulse_proto::ledger::LEDGER_IDS_KEY;
 
 /// The numbers this process holds. A block that is not used up is lost with the process: numbers are plenty.
 pub(crate) struct LedgerIds {
@@ -38,7 +37,7 @@ impl LedgerIds {
             if let Some(id) = self.take() {
                 return Ok(id);
             }
-            let block = counter::reserve(store, KEY, self.block).await?;
+            let block = counter::reserve(store, LEDGER_IDS_KEY, self.block).await?;
             self.lock().push_back(block);
         }
     }
@@ -86,7 +85,7 @@ mod tests {
             assert!(given.insert(task.await.unwrap()));
         }
         // 0 is not given, so 64 numbers take a fifth block.
-        let after = counter::reserve(&*store, KEY, 1).await.unwrap();
+        let after = counter::reserve(&*store, LEDGER_IDS_KEY, 1).await.unwrap();
         assert_eq!(after.start, 5 * 16);
     }
 }

@@ -10,7 +10,7 @@ use hulse_proto::id::LedgerId;
 
 use super::event::{Answer, Effect, Event, Ticket};
 use super::groups::{STATE_RECORD_BYTES, Waiter};
-use super::node_core::{NodeCore, Queued};
+use super::node_core::{NodeCore, Purpose, Queued};
 use crate::ledger::GroupNumber;
 use crate::log::Record;
 
@@ -26,7 +26,7 @@ impl NodeCore {
     pub(super) fn ask_first(&mut self, ledger: LedgerId, event: Event, effects: &mut Vec<Effect>) {
         let admitted = self
             .check_log()
-            .and_then(|()| self.admit_bytes(STATE_RECORD_BYTES, false));
+            .and_then(|()| self.admit_bytes(STATE_RECORD_BYTES, Purpose::State));
         match admitted {
             Ok(()) => self.queue(ledger, Queued::Other(event), effects),
             Err(error) => effects.extend(super::fences::refuse(event, error)),
@@ -46,7 +46,7 @@ impl NodeCore {
     }
 
     /// Writes the tombstone, if there is none. The group whose durability makes the deletion durable.
-    fn bury(&mut self, to: &Address) -> Result<GroupNumber, BookieError> {
+    pub(super) fn bury(&mut self, to: &Address) -> Result<GroupNumber, BookieError> {
         self.check(to)?;
         self.check_log()?;
         let ledger = to.ledger;
@@ -57,8 +57,9 @@ impl NodeCore {
         if self.unknown_below_watermark(to) && !self.verifying.contains_key(&ledger) {
             return Ok(GroupNumber(0));
         }
-        self.admit_bytes(STATE_RECORD_BYTES, false)?;
+        self.admit_bytes(STATE_RECORD_BYTES, Purpose::State)?;
         let group = self.groups.append(&Record::Tombstone { ledger });
+        self.reclaiming.buried(ledger, &self.state);
         self.state.bury(ledger);
         if let Some(state) = self.state.ledgers.get_mut(&ledger) {
             state.deleted_group = group;
@@ -77,7 +78,7 @@ impl NodeCore {
             return;
         };
         // Without room now the next deletion tries again.
-        if self.admit_bytes(STATE_RECORD_BYTES, false).is_ok() {
+        if self.admit_bytes(STATE_RECORD_BYTES, Purpose::State).is_ok() {
             let group = self.groups.append(&Record::DeadBelow { below });
             self.groups.wait(group, Waiter::DeadBelow { below });
             self.raising = Some(below);

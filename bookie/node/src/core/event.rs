@@ -6,11 +6,15 @@ use hulse_proto::bookie::{
     AddRequest, Address, BookieError, FenceAnswer, FenceRequest, RecoveryReadAnswer,
     RecoveryReadRequest,
 };
+use hulse_proto::entry::EntryDigest;
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 
-use super::reads::Located;
+use super::level::LevelLimits;
+use crate::disk::Space;
+use crate::index::Wanted;
 use crate::ledger::GroupNumber;
-use crate::log::LogPosition;
+use crate::log::{FileKind, LogPosition, SealedFile};
+use crate::reclaim::Settled;
 
 /// Names a request to the shell; given by it, returned with the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,8 +110,20 @@ pub enum Event {
         /// The entry.
         entry: EntryId,
     },
+    /// A file got its footer, or a compacted one its name (storage.md 4.4, G8).
+    FileSealed(Box<SealedFile>),
     /// The log's free room changed.
     RoomChanged(Room),
+    /// The volume was looked at (storage.md D5).
+    SpaceSeen(Space),
+    /// Nothing that can be asked for lies in these files: they are put on record as removed, then [`Effect::Unlink`]ed.
+    RemoveFiles(Vec<u32>),
+    /// A compacted file that was sealed took over what lived in these (G8).
+    FilesReplaced(Vec<u32>),
+    /// Metadata proved these ledgers gone (G1).
+    Collected(Vec<LedgerId>),
+    /// A ledger in limbo is closed (S4).
+    Settled(Box<Settled>),
     /// The lease is lost by metadata's word (C5): `Some` refuses new data, and says why.
     ReadOnly(Option<String>),
 }
@@ -135,6 +151,11 @@ pub enum Effect {
         /// The answer.
         answer: Answer,
     },
+    /// Remove these files: their removal is durable on record.
+    Unlink {
+        /// Kinds and numbers.
+        files: Vec<(FileKind, u32)>,
+    },
     /// Read the ledger's metadata, linearizably, and report [`Event::Verified`].
     Verify {
         /// The ledger.
@@ -146,8 +167,20 @@ pub enum Effect {
         ticket: Ticket,
         /// The ledger.
         ledger: LedgerId,
-        /// Where.
-        located: Located,
+        /// The entry.
+        wanted: Wanted,
+    },
+    /// Find out whether the entry that is held in a sealed file has these checksums, and answer the add (storage.md B7): stored, or a
+    /// conflict. When it cannot be told: report damage, and answer BUSY.
+    CompareEntry {
+        /// Whose.
+        ticket: Ticket,
+        /// The ledger.
+        ledger: LedgerId,
+        /// The entry.
+        wanted: Wanted,
+        /// Checksums of what came.
+        offered: EntryDigest,
     },
 }
 
@@ -160,4 +193,6 @@ pub struct Limits {
     pub queue_bytes_max: u64,
     /// More tombstones than this in memory raise the dead watermark (storage.md G4).
     pub tombstones_max: usize,
+    /// When the disk counts as full.
+    pub levels: LevelLimits,
 }

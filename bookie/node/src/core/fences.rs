@@ -8,8 +8,7 @@ use hulse_proto::mutant::Mutant;
 
 use super::event::{Answer, Effect, Event, Ticket};
 use super::groups::{STATE_RECORD_BYTES, Waiter};
-use super::node_core::NodeCore;
-use super::reads::Located;
+use super::node_core::{NodeCore, Purpose};
 use crate::ledger::{GroupNumber, LedgerState};
 use crate::log::{LimboKind, Record};
 
@@ -67,7 +66,7 @@ impl NodeCore {
             });
         }
         if token > fence {
-            self.admit_bytes(STATE_RECORD_BYTES, false)?;
+            self.admit_bytes(STATE_RECORD_BYTES, Purpose::State)?;
             let group = self.groups.append(&Record::Fence { ledger, token });
             let state = self.state.ledgers.entry(ledger).or_default();
             state.fence = token;
@@ -146,15 +145,14 @@ impl NodeCore {
                 .wait(group, Waiter::RecoveryRead { ticket, request });
             return;
         }
-        if let Some(slot) = state.entries.get(entry)
-            && !state.damaged.contains(&entry)
+        if !state.damaged.contains(&entry)
+            && let Some(wanted) = state.entries.want(entry)
         {
             let ledger = to.ledger;
-            let located = Located { entry, slot };
             effects.push(Effect::ReadEntry {
                 ticket,
                 ledger,
-                located,
+                wanted,
             });
             return;
         }
@@ -210,7 +208,7 @@ pub(super) fn fail(waiter: Waiter, error: BookieError) -> Option<Effect> {
         Waiter::Fence { ticket, .. } => (ticket, Answer::Fence(Err(error))),
         Waiter::RecoveryRead { ticket, .. } => (ticket, Answer::RecoveryRead(Err(error))),
         Waiter::Delete { ticket } => (ticket, Answer::Delete(Err(error))),
-        Waiter::DeadBelow { .. } => return None,
+        Waiter::DeadBelow { .. } | Waiter::Unlink { .. } => return None,
     };
     Some(Effect::Answer { ticket, answer })
 }

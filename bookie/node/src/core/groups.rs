@@ -9,10 +9,10 @@ use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 
 use super::event::{Limits, Ticket};
 use crate::ledger::GroupNumber;
-use crate::log::Record;
 use crate::log::format::{GROUP_HEADER_BYTES, padded};
 use crate::log::group::{GroupBuilder, GroupBytes, InGroup};
 use crate::log::record::entry_record_bytes;
+use crate::log::{FileKind, Record};
 
 /// Buffers kept for the next groups: one is written while one collects, and one is spare.
 const FREE_BUFFERS_MAX: usize = 3;
@@ -85,6 +85,11 @@ pub enum Waiter {
     DeadBelow {
         /// The watermark.
         below: LedgerId,
+    },
+    /// The node itself, for files that are removed.
+    Unlink {
+        /// Their kinds and numbers.
+        files: Vec<(FileKind, u32)>,
     },
 }
 

@@ -11,13 +11,32 @@ use hulse_proto::mutant::{Mutant, Mutation};
 
 use super::event::{Answer, Effect, Event, Limits, Room, Ticket};
 use super::groups::{Groups, STATE_RECORD_BYTES, SealedGroup, Waiter};
+use super::level::{Fullness, Level, Passing};
+use super::reclaiming::Reclaiming;
 use super::state::NodeState;
+use crate::disk::Space;
 use crate::ledger::AddVerdict;
 use crate::log::DiskIdentity;
 use crate::log::record::entry_record_bytes;
 
 /// Why a bookie takes no records when its disk is full.
 const NO_ROOM: &str = "the disk has no room for another log file of bookie.log_file_size";
+
+/// The same, when there is room yet and it is kept (storage.md D1).
+const KEPT_FREE: &str = "the disk's free space is below the reserve of bookie.disk_reserve";
+/// On a full disk this share of a log file is kept for fences and tombstones: without them nothing could ever be freed (D3).
+const STATE_SHARE: u64 = 16;
+
+/// What a record is for, as far as its admission goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Records of a topic.
+    Data,
+    /// META, CONTROL, recovery and copies.
+    Passing,
+    /// Fences, tombstones, watermarks.
+    State,
+}
 
 /// A request that waits for metadata's word on its ledger.
 pub(super) enum Queued {
@@ -51,6 +70,9 @@ pub struct NodeCore {
     pub(super) raising: Option<LedgerId>,
     pub(super) limits: Limits,
     room: Room,
+    fullness: Fullness,
+    passing: Passing,
+    pub(super) reclaiming: Reclaiming,
     read_only: Option<String>,
     pub(super) failed: Option<String>,
     pub(super) mutation: Mutation,
@@ -59,6 +81,7 @@ pub struct NodeCore {
 impl NodeCore {
     /// Begins from what the log said.
     pub fn new(identity: DiskIdentity, state: NodeState, limits: Limits, room: Room) -> Self {
+        let reclaiming = Reclaiming::of(&state);
         Self {
             identity,
             state,
@@ -68,6 +91,9 @@ impl NodeCore {
             raising: None,
             limits,
             room,
+            fullness: Fullness::new(limits.levels),
+            passing: Passing::default(),
+            reclaiming,
             read_only: None,
             failed: None,
             mutation: Mutation::default(),
@@ -97,11 +123,25 @@ impl NodeCore {
 
     /// The reason why new data is refused, if it is.
     pub fn read_only(&self) -> Option<&str> {
-        match (&self.read_only, self.room.full) {
-            (Some(why), _) => Some(why),
-            (None, true) => Some(NO_ROOM),
-            (None, false) => None,
+        match &self.read_only {
+            Some(why) => Some(why),
+            None if self.room.full => Some(NO_ROOM),
+            None if self.fullness.level() >= Level::ReadOnly => Some(KEPT_FREE),
+            None => None,
         }
+    }
+
+    /// How full the disk is (storage.md D1). A log file that could not be made counts, whatever the volume says.
+    pub fn level(&self) -> Level {
+        match self.room.full {
+            true => self.fullness.level().max(Level::ReadOnly),
+            false => self.fullness.level(),
+        }
+    }
+
+    /// The volume as it was seen last.
+    pub fn space(&self) -> Option<Space> {
+        self.fullness.space()
     }
 
     /// True while a raised dead watermark waits for the disk (crash point 12 of storage.md §10).
@@ -158,12 +198,25 @@ impl NodeCore {
             Event::LogFailed { why } => self.log_failed(why, effects),
             Event::EntryDamaged { ledger, entry } => {
                 if let Some(state) = self.state.ledgers.get_mut(&ledger)
-                    && state.entries.get(entry).is_some()
+                    && let Some(file) = state.entries.file_of(entry)
                 {
                     state.damaged.insert(entry);
+                    self.reclaiming.damaged(ledger, entry, file);
                 }
             }
-            Event::RoomChanged(room) => self.room = room,
+            Event::FileSealed(sealed) => {
+                self.reclaiming.sealed(&sealed.summary, &self.state);
+                self.state.file_sealed(*sealed);
+            }
+            Event::RemoveFiles(files) => self.remove_files(&files),
+            Event::FilesReplaced(files) => self.files_replaced(&files),
+            Event::Collected(dead) => self.collect(&dead),
+            Event::Settled(settled) => self.settle(&settled),
+            Event::RoomChanged(room) => {
+                self.room = room;
+                self.fullness.judge(&room);
+            }
+            Event::SpaceSeen(space) => self.fullness.seen(space, &self.room),
             Event::ReadOnly(why) => self.read_only = why,
         }
     }
@@ -280,6 +333,7 @@ impl NodeCore {
             }
             AddVerdict::Refused(error) => effects.push(self.answer_add(ticket, Err(error))),
             AddVerdict::Stored => effects.push(self.answer_add(ticket, Ok(()))),
+            AddVerdict::Compare => self.compare(ticket, &header, effects),
             AddVerdict::Pending(group) => {
                 self.groups.wait(
                     group,
@@ -291,7 +345,7 @@ impl NodeCore {
                 );
             }
             AddVerdict::Append | AddVerdict::Verify => {
-                if let Err(error) = self.admit(&request) {
+                if let Err(error) = self.admit(&request, now) {
                     effects.push(self.answer_add(ticket, Err(error)));
                 } else if verdict == AddVerdict::Verify || waits {
                     self.queue_add(ticket, request, now, effects);
@@ -319,25 +373,36 @@ impl NodeCore {
         }
     }
 
-    /// Bounds the queue and the disk (K8, D1). META, CONTROL, recovery and copies pass where data does not.
-    fn admit(&self, request: &AddRequest) -> Result<(), BookieError> {
+    /// Bounds the queue and the disk (K8, D1). META, CONTROL, recovery and copies pass where data does not, at a bounded rate, as long
+    /// as the disk is not down to its reserve.
+    fn admit(&mut self, request: &AddRequest, now: Duration) -> Result<(), BookieError> {
         let plain =
             request.origin == Origin::Normal && request.entry.header().class == EntryClass::Data;
-        if plain && let Some(why) = self.read_only() {
-            return Err(BookieError::ReadOnly {
-                why: why.to_owned(),
-            });
+        let bytes = entry_record_bytes(&request.entry);
+        if plain {
+            return match self.read_only() {
+                Some(why) => Err(read_only(why)),
+                None => self.admit_bytes(bytes, Purpose::Data),
+            };
         }
-        self.admit_bytes(entry_record_bytes(&request.entry), plain)
+        let level = self.level();
+        if level == Level::Reserve {
+            return Err(read_only(KEPT_FREE));
+        }
+        self.admit_bytes(bytes, Purpose::Passing)?;
+        if level >= Level::ReadOnly && !self.passing.take(bytes as u64, now) {
+            return Err(self.busy());
+        }
+        Ok(())
     }
 
     /// Room in queue and log for a record.
-    pub(super) fn admit_bytes(&self, bytes: usize, plain: bool) -> Result<(), BookieError> {
+    pub(super) fn admit_bytes(&self, bytes: usize, purpose: Purpose) -> Result<(), BookieError> {
         let queued = self.queued_bytes();
         // A quarter more for what seals ledgers and frees space.
-        let most = match plain {
-            true => self.limits.queue_bytes_max,
-            false => self.limits.queue_bytes_max + self.limits.queue_bytes_max / 4,
+        let most = match purpose {
+            Purpose::Data => self.limits.queue_bytes_max,
+            _ => self.limits.queue_bytes_max + self.limits.queue_bytes_max / 4,
         };
         if queued > 0 && queued + bytes as u64 > most {
             return Err(self.busy());
@@ -345,11 +410,14 @@ impl NodeCore {
         let needed = self
             .groups
             .room_needed(bytes + self.verifying_bytes as usize);
-        if needed > self.room.current.max(self.room.spare) {
+        let last = self.room.full && self.room.spare == 0 && purpose != Purpose::State;
+        let kept = match last {
+            true => self.limits.levels.file_bytes / STATE_SHARE,
+            false => 0,
+        };
+        if needed + kept > self.room.current.max(self.room.spare) {
             return Err(match self.room.full {
-                true => BookieError::ReadOnly {
-                    why: NO_ROOM.to_owned(),
-                },
+                true => read_only(NO_ROOM),
                 false => self.busy(),
             });
         }
@@ -372,5 +440,11 @@ impl NodeCore {
             },
             effects,
         );
+    }
+}
+
+fn read_only(why: &str) -> BookieError {
+    BookieError::ReadOnly {
+        why: why.to_owned(),
     }
 }

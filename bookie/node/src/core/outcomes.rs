@@ -61,7 +61,7 @@ impl NodeCore {
                 entry,
             } => {
                 let held = self.state.ledgers.get(&ledger);
-                let held = held.is_some_and(|s| s.deleted || s.entries.get(entry).is_some());
+                let held = held.is_some_and(|s| s.deleted || s.entries.contains(entry));
                 // The first copy expired before it was appended: nothing was written.
                 let result = if held { Ok(()) } else { Err(self.busy()) };
                 effects.push(self.answer_add(ticket, result));
@@ -81,6 +81,7 @@ impl NodeCore {
                 answer: Answer::Delete(Ok(())),
             }),
             Waiter::DeadBelow { below } => self.forget_below(below),
+            Waiter::Unlink { files } => effects.push(Effect::Unlink { files }),
         }
     }
 

@@ -1,10 +1,12 @@
-//! Finds what an ordinary read wants (storage.md B13).
+//! Finds what a read or a duplicate is about (storage.md B7, B13).
 
 use hulse_proto::bookie::{BookieError, ReadRequest};
-use hulse_proto::id::EntryId;
+use hulse_proto::entry::EntryHeader;
+use hulse_proto::id::{EntryId, LedgerId};
 
+use super::event::{Effect, Ticket};
 use super::node_core::NodeCore;
-use crate::index::Slot;
+use crate::index::Wanted;
 use crate::log::LimboKind;
 
 /// Most bytes one read answers, whatever it asks for.
@@ -12,26 +14,17 @@ pub const READ_BYTES_MAX: u32 = 16 << 20;
 /// Most entries one read answers.
 pub const READ_ENTRIES_MAX: usize = 16 << 10;
 
-/// An entry of a ledger and where it lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Located {
-    /// Its number.
-    pub entry: EntryId,
-    /// Where, and what it must be.
-    pub slot: Slot,
-}
-
 impl NodeCore {
-    /// Where the run of durable entries from `first` lies, cut to the asked bytes; at least one entry. `head_bytes`: what each
-    /// entry counts when only its head is read.
+    /// The run of durable entries from `first`, to be located and cut to the asked bytes by whoever reads; at least one entry.
+    /// `head_bytes`: what each entry counts when only its head is read.
     ///
     /// # Errors
     /// When there is no first entry, or the request is for another node.
-    pub fn locate(
+    pub fn want(
         &self,
         request: &ReadRequest,
         head_bytes: Option<u32>,
-    ) -> Result<Vec<Located>, BookieError> {
+    ) -> Result<Wanted, BookieError> {
         self.check(&request.to)?;
         let (ledger, first) = (request.to.ledger, request.first);
         let missing = BookieError::NotHere {
@@ -44,27 +37,16 @@ impl NodeCore {
         if state.deleted {
             return Err(BookieError::Deleted { ledger });
         }
-        let mut left = u64::from(request.max_bytes.min(READ_BYTES_MAX));
-        let wanted = usize::try_from(request.end.0.saturating_sub(first.0)).unwrap_or(usize::MAX);
-        let mut found = Vec::new();
-        let slots = state
-            .entries
-            .from(first)
-            .iter()
-            .take(wanted.min(READ_ENTRIES_MAX));
-        for (entry, slot) in (first.0..).map(EntryId).zip(slots) {
-            let bytes = u64::from(
-                head_bytes
-                    .unwrap_or(slot.location.bytes)
-                    .min(slot.location.bytes),
-            );
-            if state.damaged.contains(&entry) || (bytes > left && !found.is_empty()) {
-                break;
-            }
-            left = left.saturating_sub(bytes);
-            found.push(Located { entry, slot: *slot });
-        }
-        if found.is_empty() && wanted > 0 {
+        let most = first.0.saturating_add(READ_ENTRIES_MAX as u64);
+        let damage = state.damaged.range(first..).next();
+        let end = request.end.0.min(most);
+        let end = damage.map_or(end, |damaged| end.min(damaged.0));
+        let wanted = Wanted {
+            bytes: u64::from(request.max_bytes.min(READ_BYTES_MAX)),
+            head_bytes,
+            ..state.entries.want_run(first, end)
+        };
+        if wanted.parts.is_empty() && request.end > first {
             let lost = state.damaged.contains(&first) || state.limbo() == Some(LimboKind::Damage);
             return Err(match lost {
                 true => BookieError::Damaged {
@@ -74,6 +56,25 @@ impl NodeCore {
                 false => missing,
             });
         }
-        Ok(found)
+        Ok(wanted)
+    }
+
+    /// One entry, looked up anew: its file was removed since it was found (storage.md G11).
+    pub fn want_again(&self, ledger: LedgerId, entry: EntryId) -> Option<Wanted> {
+        self.state.ledgers.get(&ledger)?.entries.want(entry)
+    }
+
+    /// A duplicate of what a sealed file holds is compared by the shell: the digest is not in memory.
+    pub(super) fn compare(&self, ticket: Ticket, header: &EntryHeader, effects: &mut Vec<Effect>) {
+        let held = self.state.ledgers.get(&header.ledger);
+        match held.and_then(|state| state.entries.want(header.entry)) {
+            Some(wanted) => effects.push(Effect::CompareEntry {
+                ticket,
+                ledger: header.ledger,
+                wanted,
+                offered: header.digest(),
+            }),
+            None => effects.push(self.answer_add(ticket, Err(self.busy()))),
+        }
     }
 }

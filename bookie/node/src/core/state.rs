@@ -1,13 +1,12 @@
-//! What the log says of all ledgers; built by replay, in any order of the records (storage.md B1).
+//! What the log says of all ledgers and files; built by replay, in any order of the records (storage.md B1).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hulse_proto::id::{FenceToken, LedgerId};
 
-use crate::index::{Location, Slot};
+use crate::index::{FileSummary, IdRanges, LedgerShare, Location, Slot};
 use crate::ledger::LedgerState;
-use crate::log::recovery::Replay;
-use crate::log::{DamagedRange, LimboKind, Record};
+use crate::log::{DamagedRange, FileKind, LimboKind, Record, SealedFile};
 
 /// The ledgers of a disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,10 +19,19 @@ pub struct NodeState {
     pub dead_below: LedgerId,
     /// Damage that was answered with limbo already.
     pub known_damage: BTreeSet<DamagedRange>,
+    /// Files that are gone on purpose, or never counted.
+    pub removed: IdRanges,
+    /// Sealed files, by number.
+    pub files: BTreeMap<u32, FileSummary>,
+    /// Older files are not needed for anything but their entries: a durable snapshot stands at the head of this one.
+    pub replay_from: u32,
+    /// Log files before this one have a footer, or will never get one.
+    pub sealed_below: u32,
 }
 
-impl Replay for NodeState {
-    fn apply(&mut self, record: &Record, location: Location) {
+impl NodeState {
+    /// Takes one record and where it stands; in any order, any number of times.
+    pub fn apply(&mut self, record: &Record, location: Location) {
         match *record {
             Record::Entry(found) => {
                 let ledger = self.ledgers.entry(found.ledger).or_default();
@@ -52,12 +60,80 @@ impl Replay for NodeState {
             Record::KnownDamage(range) => {
                 self.known_damage.insert(range);
             }
-            Record::SealMark { .. } => {}
+            Record::SealMark { file, end: 0 } => self.removed.insert(file, file + 1),
+            Record::FilesRemoved { first, end } => self.removed.insert(first, end),
+            Record::Ledger(row) => {
+                self.ledgers.entry(row.ledger).or_default().merge(&row);
+                if row.deleted {
+                    self.bury(row.ledger);
+                }
+            }
+            Record::SealMark { .. } | Record::SnapshotEnd { .. } => {}
         }
     }
-}
 
-impl NodeState {
+    /// All state that is no entry, for the head of a file (storage.md G10).
+    pub fn snapshot(&self) -> Vec<Record> {
+        let mut records = Vec::with_capacity(self.ledgers.len() + 8);
+        records.push(Record::DeadBelow {
+            below: self.dead_below,
+        });
+        let removed = self.removed.iter();
+        records.extend(removed.map(|(first, end)| Record::FilesRemoved { first, end }));
+        let damage = self.known_damage.iter();
+        let damage = damage.filter(|range| !self.removed.contains(range.file));
+        records.extend(damage.copied().map(Record::KnownDamage));
+        let rows = self.ledgers.iter();
+        records.extend(rows.map(|(ledger, state)| Record::Ledger(state.row(*ledger))));
+        records.push(Record::SnapshotEnd {
+            ledgers: self.ledgers.len() as u64,
+        });
+        records
+    }
+
+    /// A file got its footer, or was compacted from others: its runs take their place in the index.
+    pub fn file_sealed(&mut self, sealed: SealedFile) {
+        for (ledger, runs) in &sealed.runs {
+            if let Some(state) = self.ledgers.get_mut(ledger).filter(|state| !state.deleted) {
+                state.entries.seal(sealed.summary.file, runs);
+            }
+        }
+        self.files.insert(sealed.summary.file, sealed.summary);
+        self.sealed_below = self.sealed_below.max(sealed.sealed_below);
+        self.replay_from = self.replay_from.max(sealed.replay_from.unwrap_or(0));
+    }
+
+    /// Memory that the index takes, bytes: places and runs of all ledgers, shares of all files, and what holds them.
+    pub fn index_bytes(&self) -> usize {
+        let ledgers = self.ledgers.values();
+        let entries: usize = ledgers.map(|state| state.entries.memory_bytes()).sum();
+        let shares: usize = self.files.values().map(|file| file.shares.len()).sum();
+        let ledger = size_of::<LedgerId>() + size_of::<LedgerState>();
+        entries
+            + self.ledgers.len() * ledger
+            + shares * size_of::<LedgerShare>()
+            + self.files.len() * size_of::<FileSummary>()
+    }
+
+    /// True for a sealed file that may be removed once nothing lives in it: no state and no logical end of another file is lost with
+    /// it. Of a compacted one entries are all there is.
+    pub fn removable(&self, file: &FileSummary) -> bool {
+        let needed = file.file >= self.replay_from.min(self.sealed_below);
+        file.kind == FileKind::Compacted || !needed
+    }
+
+    /// A file is removed, durably on record: forgets it and whatever lay in it alone.
+    pub fn file_removed(&mut self, file: u32) {
+        self.removed.insert(u64::from(file), u64::from(file) + 1);
+        if let Some(summary) = self.files.remove(&file) {
+            for share in &summary.shares {
+                if let Some(state) = self.ledgers.get_mut(&share.ledger) {
+                    state.entries.drop_file(file);
+                }
+            }
+        }
+    }
+
     /// Deletes a ledger.
     pub fn bury(&mut self, ledger: LedgerId) {
         self.ledgers.entry(ledger).or_default().bury();

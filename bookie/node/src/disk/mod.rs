@@ -21,4 +21,4 @@ pub use error::{DiskError, DiskErrorKind};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{DiskCounts, MemoryDisk, Survival};
 pub use os::OsDisk;
-pub use seam::{Disk, DiskFile, DiskLock};
+pub use seam::{Disk, DiskFile, DiskLock, Space};

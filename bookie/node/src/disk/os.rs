@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom, fallocate};
 use rustix::io::Errno;
 
-use super::{Disk, DiskError, DiskErrorKind, DiskFile, DiskLock};
+use super::{Disk, DiskError, DiskErrorKind, DiskFile, DiskLock, Space};
 
 const LOCK_NAME: &str = "lock";
 
@@ -127,6 +127,15 @@ impl Disk for OsDisk {
         File::open(&self.path)
             .and_then(|dir| dir.sync_all())
             .map_err(|error| self.error("sync directory", "", &error))
+    }
+
+    fn space(&self) -> Result<Space, DiskError> {
+        let found = rustix::fs::statvfs(&self.path)
+            .map_err(|error| self.error("statvfs", "", &error.into()))?;
+        Ok(Space {
+            free: found.f_bavail.saturating_mul(found.f_frsize),
+            total: found.f_blocks.saturating_mul(found.f_frsize),
+        })
     }
 }
 

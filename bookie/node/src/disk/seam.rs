@@ -7,6 +7,15 @@ use super::DiskError;
 /// Keeps the directory locked while it lives.
 pub trait DiskLock: Send + Sync {}
 
+/// What the volume of a directory has, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// That this process may still take.
+    pub free: u64,
+    /// Altogether.
+    pub total: u64,
+}
+
 /// A directory that belongs to one node.
 pub trait Disk: Send + Sync + 'static {
     /// Takes the exclusive lock of the directory.
@@ -35,6 +44,9 @@ pub trait Disk: Send + Sync + 'static {
 
     /// Makes creates, renames and removes durable.
     fn sync_dir(&self) -> Result<(), DiskError>;
+
+    /// What the volume has; others may take of it at any time.
+    fn space(&self) -> Result<Space, DiskError>;
 }
 
 /// An open file.

@@ -1,4 +1,4 @@
-//! The entries of one ledger.
+//! Places of entries, all in memory: those of files that are not sealed.
 
 use hulse_proto::entry::EntryDigest;
 use hulse_proto::id::EntryId;
@@ -68,26 +68,16 @@ impl Runs {
         }
     }
 
-    /// Takes a copy of an entry. Of several copies the one that stands first in the log is kept, so that order does not matter.
+    /// Takes a copy of an entry. Of several copies the one that stands last in the log is kept, so that order does not matter; only
+    /// one that took the place of a damaged copy comes after another.
     pub fn insert(&mut self, entry: EntryId, slot: Slot) {
         match self.find(entry.0) {
             Ok(index) => {
                 let run = &mut self.runs[index];
                 let kept = &mut run.slots[(entry.0 - run.first) as usize];
-                if slot.location < kept.location {
+                if slot.location > kept.location {
                     *kept = slot;
                 }
-            }
-            Err(after) => self.insert_new(entry.0, slot, after),
-        }
-    }
-
-    /// Puts a copy in the place of a damaged one.
-    pub fn replace(&mut self, entry: EntryId, slot: Slot) {
-        match self.find(entry.0) {
-            Ok(index) => {
-                let run = &mut self.runs[index];
-                run.slots[(entry.0 - run.first) as usize] = slot;
             }
             Err(after) => self.insert_new(entry.0, slot, after),
         }
@@ -122,18 +112,60 @@ impl Runs {
         }
     }
 
+    /// The runs: first entry and slots.
+    pub fn iter(&self) -> impl Iterator<Item = (EntryId, &[Slot])> + '_ {
+        let runs = self.runs.iter();
+        runs.map(|run| (EntryId(run.first), &run.slots[..]))
+    }
+
+    /// The first entry of the first run behind `entry`, which is in none.
+    pub fn next_after(&self, entry: EntryId) -> Option<EntryId> {
+        let after = self.runs.partition_point(|run| run.first <= entry.0);
+        self.runs.get(after).map(|run| EntryId(run.first))
+    }
+
+    /// Forgets what lies in a file.
+    pub fn drop_file(&mut self, file: u32) {
+        let runs = std::mem::take(&mut self.runs);
+        for run in runs {
+            let kept = run.slots.iter().filter(|slot| slot.location.file != file);
+            match kept.count() {
+                0 => {}
+                all if all == run.slots.len() => self.runs.push(run),
+                _ => self.keep_others(&run, file),
+            }
+        }
+    }
+
+    fn keep_others(&mut self, run: &Run, file: u32) {
+        let mut first = run.first;
+        for some in run
+            .slots
+            .chunk_by(|a, b| (a.location.file == file) == (b.location.file == file))
+        {
+            if some[0].location.file != file {
+                self.runs.push(Run {
+                    first,
+                    slots: some.to_vec(),
+                });
+            }
+            first += some.len() as u64;
+        }
+    }
+
     /// Exclusive end of the highest entry; 0: none.
     pub fn end(&self) -> EntryId {
         EntryId(self.runs.last().map_or(0, Run::end))
     }
 
+    /// Memory beside the value itself, bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let slots: usize = self.runs.iter().map(|run| run.slots.capacity()).sum();
+        self.runs.capacity() * size_of::<Run>() + slots * size_of::<Slot>()
+    }
+
     /// True without entries.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
-    }
-
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.runs.iter().map(|run| run.slots.len()).sum()
     }
 }

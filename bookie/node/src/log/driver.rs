@@ -1,5 +1,6 @@
 //! What becomes of a group at the disk, by sync mode. Used by the log thread, by inline mode and by `step` alike.
 
+use super::Record;
 use super::format::LogPosition;
 use super::recovery::LogError;
 use super::writer::LogWriter;
@@ -28,11 +29,19 @@ impl LogDriver {
         }
     }
 
-    /// Writes a group. The buffer is for the next one.
+    /// Writes a group. The buffer is for the next one. `snapshot` is asked for all state if this group goes to a new file; it covers
+    /// every group that was taken, this one included.
     ///
     /// # Errors
     /// Final ([`LogWriter::write`]).
-    pub fn write(&mut self, group: SealedGroup) -> Result<Vec<u8>, LogError> {
+    pub fn write(
+        &mut self,
+        group: SealedGroup,
+        snapshot: impl FnOnce() -> Vec<Record>,
+    ) -> Result<Vec<u8>, LogError> {
+        if self.writer.rolls_for(group.bytes.bytes()) {
+            self.writer.roll(&snapshot())?;
+        }
         let (at, buffer) = self.writer.write(group.bytes)?;
         self.placed.push((group.number, at));
         Ok(buffer)

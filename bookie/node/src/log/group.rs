@@ -7,8 +7,8 @@ use hulse_proto::bookie::Origin;
 use hulse_proto::entry::{Crc32c, Entry};
 use hulse_proto::id::EntryId;
 
+use super::format::record::{Record, encode_entry};
 use super::format::{GROUP_HEADER_BYTES, GroupHeader, LogPosition, padded};
-use super::record::{Record, encode_entry};
 
 /// Where a record stands in its group: from the group's first byte, header included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl GroupBuilder {
     }
 
     /// Adds the bytes of a record of another group.
-    fn push_bytes(&mut self, bytes: &[u8]) -> InGroup {
+    pub fn push_bytes(&mut self, bytes: &[u8]) -> InGroup {
         let at = self.buffer.len();
         self.buffer.extend_from_slice(bytes);
         self.pushed(at)
@@ -131,8 +131,8 @@ impl GroupBytes {
         self.buffer.len()
     }
 
-    /// Fills in the header; the result is what is written at the place.
-    pub fn place(&mut self, placement: &Placement) -> &[u8] {
+    /// Fills in the header. [`GroupBytes::placed`] is what is written at the place then.
+    pub fn place(&mut self, placement: &Placement) -> GroupHeader {
         let header = GroupHeader {
             sequence: placement.sequence,
             offset: placement.offset,
@@ -142,6 +142,11 @@ impl GroupBytes {
             body_crc: self.body_crc,
         };
         self.buffer[..GROUP_HEADER_BYTES].copy_from_slice(&header.encode(placement.salt));
+        header
+    }
+
+    /// Header, records and padding.
+    pub fn placed(&self) -> &[u8] {
         &self.buffer
     }
 

@@ -1,64 +1,57 @@
-//! Appends groups to log files and syncs them. One owner, on one thread.
+//! Appends groups to log files and syncs them. One owner, on one thread. What is full is sealed by `sealer`.
 //!
 //! # Invariants
 //! 1. A file appears under its name only with a durable header (tmp, header, sync, rename, sync of the directory). It is given another
-//!    one in place only where damage was found already (`take_over`).
+//!    one in place only where damage was found already (`new_file`).
 //! 2. The next file is made in advance, so that a full disk shows itself before anything was accepted for it (storage.md E4).
-//! 3. Any error here is final (E1): the caller never calls again.
+//! 3. Each file begins with the seal of the one before and, if it fits, a snapshot of all state that is no entry (G10).
+//! 4. Any error here is final (E1): the caller never calls again.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hulse_proto::time::TimestampMs;
-use rand::RngCore;
-
+use super::Record;
 use super::files::FileTable;
-use super::format::{BLOCK_BYTES, DiskIdentity, FileHeader, LogPosition, file_name};
+use super::footer_builder::FooterBuilder;
+use super::format::{BLOCK_BYTES, LogPosition, file_name};
 use super::group::{GroupBuilder, GroupBytes, Placement};
-use super::record::Record;
-use super::recovery::{LogError, Recovered};
+use super::new_file::{NewFile, create, first_file, keep_reserve};
+use super::recovery::{LogError, Recovered, Unsealed};
 use crate::config::SyncMode;
 use crate::core::Room;
-use crate::disk::{Disk, DiskError, DiskErrorKind, DiskFile};
+use crate::disk::{DiskError, DiskErrorKind, DiskFile};
 use crate::identity::forget_kernel;
 
-/// On a full disk a start is content with a log file this small, bytes.
-const FILE_BYTES_MIN: u64 = 64 << 10;
-/// Limbo records of a start in one group: as many as fit the smallest log file behind its header and seal.
-const RECORDS_PER_GROUP: usize = 1000;
-const TMP_NAME: &str = "log.tmp";
+pub use super::new_file::WriterSetup;
 
-/// What the writer must know.
-pub struct WriterSetup {
-    /// Where.
-    pub disk: Arc<dyn Disk>,
-    /// Whose.
-    pub identity: DiskIdentity,
-    /// Preallocated length of a file.
-    pub file_bytes: u64,
-    /// Decides what a roll syncs.
-    pub sync: SyncMode,
-    /// Salts.
-    pub rng: Box<dyn RngCore + Send>,
-    /// For the headers only.
-    pub created_at: TimestampMs,
-}
+/// Records of a start or a snapshot in one group: as many as fit the smallest log file behind its header and seal.
+const RECORDS_PER_GROUP: usize = 400;
+/// A snapshot takes at most this part of a file; room that is promised to adds leaves it out.
+const SNAPSHOT_SHARE: u64 = 8;
 
-struct OpenFile {
-    id: u64,
-    file: Arc<dyn DiskFile>,
-    salt: u64,
-    at: u64,
-    limit: u64,
+/// What stands at the head of the first file of a boot.
+pub struct Head {
+    /// What this start decided, and no earlier file says.
+    pub decided: Vec<Record>,
+    /// All state, these decisions included.
+    pub snapshot: Vec<Record>,
 }
 
 /// The writer.
 pub struct LogWriter {
-    setup: WriterSetup,
-    files: FileTable,
-    current: OpenFile,
-    spare: Option<OpenFile>,
+    pub(super) setup: WriterSetup,
+    pub(super) files: FileTable,
+    current: NewFile,
+    footer: FooterBuilder,
+    spare: Option<NewFile>,
+    /// Files that are full and lack a footer, oldest first.
+    pub(super) unsealed: VecDeque<Unsealed>,
+    /// Footers wait for room on the disk.
+    pub(super) footer_full: bool,
+    /// The newest file with a complete snapshot at its head.
+    snapshot_in: Option<u64>,
     full: bool,
-    next_file: u64,
+    pub(super) next_file: u64,
     next_sequence: u64,
     synced: LogPosition,
     /// Files with written bytes that no sync covers; more than one only when nothing is ever synced.
@@ -66,45 +59,46 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Opens a new file behind a recovered log and makes the recovery's decisions durable in it, with `records`; only then removes
-    /// what is void.
+    /// Opens a new file behind a recovered log and makes the recovery's decisions durable in it; only then removes what is void or
+    /// was to be removed.
     ///
     /// # Errors
     /// [`LogError`]; the next start recovers again.
     pub fn start(
         mut setup: WriterSetup,
-        recovered: &Recovered,
-        records: &[Record],
+        mut recovered: Recovered,
+        head: &Head,
     ) -> Result<Self, LogError> {
-        let files = FileTable::default();
-        for (id, file) in &recovered.files {
-            files.insert(*id as u32, Arc::clone(file));
-        }
-        let (current, full) = first_file(&mut setup, recovered)?;
-        files.insert(current.id as u32, Arc::clone(&current.file));
+        let (current, full) = first_file(&mut setup, &recovered)?;
+        let files = recovered.files.clone();
+        files.insert(current.id() as u32, Arc::clone(&current.file));
         let mut writer = Self {
             setup,
             files,
-            next_file: current.id + 1,
+            next_file: recovered.next_file.max(current.id() + 1),
             current,
+            footer: FooterBuilder::default(),
             spare: None,
+            unsealed: std::mem::take(&mut recovered.unsealed).into(),
+            footer_full: false,
+            snapshot_in: None,
             full,
             next_sequence: recovered.next_sequence,
             synced: recovered.end,
             dirty: Vec::new(),
         };
-        writer.seal(recovered, records)?;
-        // The next file is made once there is work: a start should not wait for it.
+        writer.seal_recovered(&recovered, head)?;
+        // The next file, and footers, are made once there is work: a start should not wait for them.
         Ok(writer)
     }
 
-    fn seal(&mut self, recovered: &Recovered, records: &[Record]) -> Result<(), LogError> {
+    fn seal_recovered(&mut self, recovered: &Recovered, head: &Head) -> Result<(), LogError> {
         // The new file's groups state that everything before them is durable; without syncs it is made so now.
-        for file in recovered.files.values() {
-            self.sync_file(file.as_ref())?;
+        for unsealed in &self.unsealed {
+            self.sync_file(unsealed.file.as_ref())?;
         }
         let mut first = GroupBuilder::new(Vec::new());
-        let current = self.current.id;
+        let current = self.current.id();
         for file in recovered.void.iter().filter(|file| **file != current) {
             first.push(&Record::SealMark {
                 file: *file,
@@ -118,26 +112,27 @@ impl LogWriter {
             });
         }
         self.write_here(first.finish())?;
-        // Limbo of many ledgers may need several groups.
-        for some in records.chunks(RECORDS_PER_GROUP) {
-            let mut group = GroupBuilder::new(Vec::new());
-            some.iter().for_each(|record| {
-                group.push(record);
-            });
-            self.write(group.finish())?;
+        // Limbo of many ledgers may need several groups, and on a full disk more than one small file.
+        for group in groups_of(&head.decided) {
+            self.write(group)?;
         }
+        self.write_snapshot(&head.snapshot)?;
         self.sync()?;
         if let Some(tail) = recovered.tail
-            && let Some(file) = recovered.files.get(&tail.file)
-            && file.bytes()? > tail.offset
+            && let Some(unsealed) = self.unsealed.iter().find(|u| u.header.file == tail.file)
+            && unsealed.file.bytes()? > tail.offset
         {
-            file.truncate(tail.offset)?;
-            file.sync()?;
+            unsealed.file.truncate(tail.offset)?;
+            unsealed.file.sync()?;
         }
+        let disk = &self.setup.disk;
         for file in recovered.void.iter().filter(|file| **file != current) {
-            self.setup.disk.remove(&file_name(*file))?;
+            disk.remove(&file_name(*file))?;
         }
-        Ok(self.setup.disk.sync_dir()?)
+        for name in &recovered.unwanted {
+            disk.remove(name)?;
+        }
+        Ok(disk.sync_dir()?)
     }
 
     /// The open files, for readers.
@@ -147,7 +142,18 @@ impl LogWriter {
 
     /// Number of the file that is written.
     pub fn current_file(&self) -> u64 {
-        self.current.id
+        self.current.id()
+    }
+
+    /// The newest file with a complete snapshot at its head. It is durable as soon as the file's first groups are.
+    pub fn snapshot_file(&self) -> Option<u32> {
+        self.snapshot_in.map(|file| file as u32)
+    }
+
+    /// Log files before this one have a footer, or will never get one.
+    pub fn sealed_below(&self) -> u32 {
+        let oldest = self.unsealed.front().map(|unsealed| unsealed.header.file);
+        oldest.unwrap_or(self.current.id()) as u32
     }
 
     /// How much can still be written. One block is held back for a mark.
@@ -157,10 +163,16 @@ impl LogWriter {
         Room {
             current: (self.current.limit - self.current.at).saturating_sub(block),
             spare: spare.map_or(0, |spare| {
-                (spare.limit - spare.at).saturating_sub(2 * block)
+                let head = 2 * block + spare.limit / SNAPSHOT_SHARE;
+                (spare.limit - spare.at).saturating_sub(head)
             }),
             full: self.full && self.spare.is_none(),
         }
+    }
+
+    /// True when a group of so many bytes goes to the next file, whose head takes a snapshot.
+    pub fn rolls_for(&self, bytes: usize) -> bool {
+        self.current.at + bytes as u64 > self.current.limit
     }
 
     /// Writes a group; not durable before [`LogWriter::sync`]. Its place, and the buffer to be used again.
@@ -168,24 +180,25 @@ impl LogWriter {
     /// # Errors
     /// [`LogError`], after which nothing may be written any more.
     pub fn write(&mut self, group: GroupBytes) -> Result<(LogPosition, Vec<u8>), LogError> {
-        if self.current.at + group.bytes() as u64 > self.current.limit {
-            self.roll()?;
+        if self.rolls_for(group.bytes()) {
+            self.roll(&[])?;
         }
         self.write_here(group)
     }
 
     fn write_here(&mut self, mut group: GroupBytes) -> Result<(LogPosition, Vec<u8>), LogError> {
         let at = LogPosition {
-            file: self.current.id,
+            file: self.current.id(),
             offset: self.current.at,
         };
-        let bytes = group.place(&Placement {
-            salt: self.current.salt,
+        let header = group.place(&Placement {
+            salt: self.current.header.salt,
             sequence: self.next_sequence,
             offset: at.offset,
             synced: self.synced,
         });
-        if at.offset + bytes.len() as u64 > self.current.limit {
+        let bytes = group.placed();
+        if self.rolls_for(bytes.len()) {
             return Err(LogError::Disk(DiskError {
                 kind: DiskErrorKind::Full,
                 operation: "append",
@@ -194,6 +207,7 @@ impl LogWriter {
             }));
         }
         self.current.file.write_at(at.offset, bytes)?;
+        self.footer.written(at.file, &header, bytes);
         self.current.at += bytes.len() as u64;
         self.next_sequence += 1;
         if !self
@@ -211,7 +225,7 @@ impl LogWriter {
     /// # Errors
     /// As [`LogWriter::write`].
     pub fn mark(&mut self) -> Result<(), LogError> {
-        if self.current.at + BLOCK_BYTES as u64 > self.current.limit {
+        if self.rolls_for(BLOCK_BYTES) {
             return Ok(());
         }
         let mark = GroupBuilder::new(Vec::with_capacity(BLOCK_BYTES)).finish();
@@ -228,13 +242,13 @@ impl LogWriter {
         }
         self.dirty.clear();
         self.synced = LogPosition {
-            file: self.current.id,
+            file: self.current.id(),
             offset: self.current.at,
         };
         Ok(())
     }
 
-    fn sync_file(&self, file: &dyn DiskFile) -> Result<(), DiskError> {
+    pub(super) fn sync_file(&self, file: &dyn DiskFile) -> Result<(), DiskError> {
         file.sync()
             .inspect_err(|_| forget_kernel(self.setup.disk.as_ref()))
     }
@@ -244,8 +258,12 @@ impl LogWriter {
         !self.dirty.is_empty()
     }
 
-    /// Goes on in the next file, whose first group states where this one ended.
-    fn roll(&mut self) -> Result<(), LogError> {
+    /// Goes on in the next file, whose first group states where this one ended, and whose next ones are the snapshot: what every
+    /// record that was written says, and maybe more.
+    ///
+    /// # Errors
+    /// As [`LogWriter::write`].
+    pub fn roll(&mut self, snapshot: &[Record]) -> Result<(), LogError> {
         if self.setup.sync != SyncMode::Off && self.is_dirty() {
             self.sync()?;
         }
@@ -253,19 +271,44 @@ impl LogWriter {
             Some(spare) => spare,
             None => {
                 let bytes = self.setup.file_bytes;
-                create(&mut self.setup, self.next_file, bytes, None)?
+                let next = create(&mut self.setup, self.next_file, bytes, None)?;
+                self.next_file += 1;
+                next
             }
         };
+        self.files.insert(next.id() as u32, Arc::clone(&next.file));
+        let full = std::mem::replace(&mut self.current, next);
         let seal = Record::SealMark {
-            file: self.current.id,
-            end: self.current.at,
+            file: full.id(),
+            end: full.at,
         };
-        self.next_file = next.id + 1;
-        self.files.insert(next.id as u32, Arc::clone(&next.file));
-        self.current = next;
+        self.unsealed.push_back(Unsealed {
+            header: full.header,
+            file: full.file,
+            footer: std::mem::take(&mut self.footer),
+            aside: false,
+        });
         let mut first = GroupBuilder::new(Vec::with_capacity(BLOCK_BYTES));
         first.push(&seal);
         self.write_here(first.finish())?;
+        self.write_snapshot(snapshot)
+    }
+
+    /// Writes the snapshot, if it takes no more of the file than its share.
+    fn write_snapshot(&mut self, snapshot: &[Record]) -> Result<(), LogError> {
+        let groups: Vec<GroupBytes> = groups_of(snapshot).collect();
+        let bytes: u64 = groups.iter().map(|group| group.bytes() as u64).sum();
+        let share = self.current.limit / SNAPSHOT_SHARE;
+        if bytes > share || self.rolls_for(bytes as usize + BLOCK_BYTES) {
+            tracing::debug!(bytes, share, "no state snapshot in this log file");
+            return Ok(());
+        }
+        for group in groups {
+            self.write_here(group)?;
+        }
+        if self.footer.has_snapshot() {
+            self.snapshot_in = Some(self.current.id());
+        }
         Ok(())
     }
 
@@ -285,11 +328,13 @@ impl LogWriter {
         match create(&mut self.setup, self.next_file, bytes, None) {
             Ok(file) => {
                 self.spare = Some(file);
+                self.next_file += 1;
+                keep_reserve(self.setup.disk.as_ref())?;
                 if std::mem::take(&mut self.full) {
                     tracing::info!("bookie's next log file is made; records are taken again");
                 }
             }
-            Err(error) if matches!(error.kind, DiskErrorKind::Full | DiskErrorKind::NoFile) => {
+            Err(error) if is_full(&error) => {
                 if !std::mem::replace(&mut self.full, true) {
                     tracing::warn!(%error, "bookie's next log file cannot be made; no records are taken once this one is full");
                 }
@@ -305,112 +350,18 @@ impl LogWriter {
     }
 }
 
-/// The first file of this boot: a void one of the last boot is taken over, so that a full disk does not keep the node from
-/// starting (E5); without one a smaller file will do. The last file keeps its number when it is taken over: were it gone under that
-/// number before the new one declares it void, the next start would miss it.
-fn first_file(
-    setup: &mut WriterSetup,
-    recovered: &Recovered,
-) -> Result<(OpenFile, bool), DiskError> {
-    let mut bytes = setup.file_bytes;
-    // A void file may be all that says that one before it was taken away. So it is left alone until that is on record.
-    let damaged = !recovered.damage.is_empty();
-    if damaged && let Ok(file) = create(setup, recovered.next_file, bytes, None) {
-        return Ok((file, false));
-    }
-    if let Some(void) = recovered.void.last()
-        && let name = file_name(*void)
-        && setup.disk.open(&name)?.bytes()? == bytes
-    {
-        let last = *void + 1 == recovered.next_file;
-        let file = match last {
-            true if damaged => take_over(setup, *void, bytes)?,
-            true => create(setup, *void, bytes, Some(&name))?,
-            false => create(setup, recovered.next_file, bytes, Some(&name))?,
-        };
-        return Ok((file, false));
-    }
-    loop {
-        match create(setup, recovered.next_file, bytes, None) {
-            Err(error) if error.kind == DiskErrorKind::Full && bytes > FILE_BYTES_MIN => {
-                bytes = (bytes / 4).max(FILE_BYTES_MIN);
-                tracing::warn!(
-                    wanted = setup.file_bytes,
-                    tried = bytes,
-                    "a log file of bookie.log_file_size does not fit on the disk: no records are taken; make room, or set it lower"
-                );
-            }
-            Ok(file) => return Ok((file, bytes < setup.file_bytes)),
-            Err(error) => return Err(error),
-        }
-    }
+/// Nothing is wrong with the medium.
+pub(super) fn is_full(error: &DiskError) -> bool {
+    matches!(error.kind, DiskErrorKind::Full | DiskErrorKind::NoFile)
 }
 
-/// Begins the last file anew without taking its name away for a moment: on a full disk that name is all that says that a file before
-/// it was taken away. If the machine dies in the middle, its header is torn, which is more damage and no less.
-fn take_over(setup: &mut WriterSetup, id: u64, bytes: u64) -> Result<OpenFile, DiskError> {
-    let file = setup.disk.open(&file_name(id))?;
-    let (header, salt) = header(setup, id, bytes);
-    file.write_at(0, &header)?;
-    file.sync()?;
-    setup.disk.sync_dir()?;
-    Ok(OpenFile {
-        id,
-        file,
-        salt,
-        at: BLOCK_BYTES as u64,
-        limit: bytes,
-    })
-}
-
-/// A header with a salt of its own.
-fn header(setup: &mut WriterSetup, id: u64, bytes: u64) -> (Vec<u8>, u64) {
-    let salt = setup.rng.next_u64();
-    let header = FileHeader {
-        identity: setup.identity,
-        file: id,
-        salt,
-        created_at: setup.created_at,
-        file_bytes: bytes,
-    };
-    (header.encode(), salt)
-}
-
-fn create(
-    setup: &mut WriterSetup,
-    id: u64,
-    bytes: u64,
-    reuse: Option<&str>,
-) -> Result<OpenFile, DiskError> {
-    let disk = &setup.disk;
-    disk.remove(TMP_NAME)?;
-    let file = match reuse {
-        Some(name) => {
-            disk.rename(name, TMP_NAME)?;
-            // A crash between a torn header and this rename would leave a named file without a header.
-            disk.sync_dir()?;
-            disk.open(TMP_NAME)?
-        }
-        None => disk.create(TMP_NAME, bytes)?,
-    };
-    let (header, salt) = header(setup, id, bytes);
-    let disk = &setup.disk;
-    let made = file
-        .write_at(0, &header)
-        .and_then(|()| file.sync())
-        .and_then(|()| disk.rename(TMP_NAME, &file_name(id)))
-        .and_then(|()| disk.sync_dir());
-    if let Err(error) = made {
-        if error.kind == DiskErrorKind::Full {
-            let _ = disk.remove(TMP_NAME);
-        }
-        return Err(error);
-    }
-    Ok(OpenFile {
-        id,
-        file,
-        salt,
-        at: BLOCK_BYTES as u64,
-        limit: bytes,
+/// Records in as few groups as fit the smallest log file.
+fn groups_of(records: &[Record]) -> impl Iterator<Item = GroupBytes> + '_ {
+    records.chunks(RECORDS_PER_GROUP).map(|some| {
+        let mut group = GroupBuilder::new(Vec::new());
+        some.iter().for_each(|record| {
+            group.push(record);
+        });
+        group.finish()
     })
 }

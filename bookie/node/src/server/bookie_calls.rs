@@ -66,16 +66,14 @@ impl BookieCalls for BookieNode {
     }
 
     fn read(&self, request: ReadRequest) -> Call<Vec<StoredEntry>> {
-        let wanted = match self.shared.lock().core.locate(&request, None) {
+        let wanted = match self.shared.lock().core.want(&request, None) {
             Ok(wanted) => wanted,
             Err(error) => return refused(error),
         };
         let (reply, receiver) = oneshot::channel();
-        let (class, ledger) = (request.class, request.to.ledger);
         let job = ReadJob::Entries {
             reply,
-            class,
-            ledger,
+            request,
             wanted,
         };
         self.shared.reads.push(&self.shared, job);
@@ -83,16 +81,14 @@ impl BookieCalls for BookieNode {
     }
 
     fn read_heads(&self, request: ReadRequest) -> Call<Vec<EntryHead>> {
-        let wanted = match self.shared.lock().core.locate(&request, Some(head_bytes())) {
+        let wanted = match self.shared.lock().core.want(&request, Some(head_bytes())) {
             Ok(wanted) => wanted,
             Err(error) => return refused(error),
         };
         let (reply, receiver) = oneshot::channel();
-        let (class, ledger) = (request.class, request.to.ledger);
         let job = ReadJob::Heads {
             reply,
-            class,
-            ledger,
+            request,
             wanted,
         };
         self.shared.reads.push(&self.shared, job);

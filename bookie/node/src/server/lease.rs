@@ -5,7 +5,7 @@ use hulse_proto::wire::metadata as wire;
 use prost::Message;
 
 use super::node::BookieNode;
-use crate::core::Event;
+use crate::core::{Event, Level};
 
 impl BookieNode {
     /// The key, as an operation bound to a lease. Written again whenever [`BookieNode::mode`] changes, and with each new
@@ -25,13 +25,15 @@ impl BookieNode {
         }
     }
 
-    /// What placement should know: `failed`, `readonly` or `normal`.
+    /// What placement should know: `failed`, or how full the disk is: `normal`, `low`, `readonly` or `reserve` (storage.md D5).
     pub fn mode(&self) -> &'static str {
         let inner = self.shared.lock();
-        match (inner.core.failed(), inner.core.read_only()) {
+        match (inner.core.failed(), inner.core.level()) {
             (Some(_), _) => "failed",
-            (None, Some(_)) => "readonly",
-            (None, None) => "normal",
+            (None, level) if level < Level::ReadOnly && inner.core.read_only().is_some() => {
+                Level::ReadOnly.name()
+            }
+            (None, level) => level.name(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::shared::Shared;
+use super::shared::{Inner, Shared};
 use crate::config::{NodeConfig, SyncMode};
 use crate::core::Event;
 use crate::log::driver::LogDriver;
@@ -66,17 +66,52 @@ impl LogThread<'_> {
 
     /// Off the ack path: the next file, and the sync of the interval mode.
     fn after_group(&mut self) -> Result<(), LogError> {
+        self.hand_over_removals()?;
         if self.driver.writer.wants_spare() && !self.driver.writer.room().full {
             self.make_spare()?;
         }
+        self.name_compacted()?;
         self.sync_if_due()
     }
 
+    /// Lets the reclaim thread unlink what is on record as removed: durable, whatever stored means.
+    fn hand_over_removals(&mut self) -> Result<(), LogError> {
+        let files = std::mem::take(&mut self.shared.lock().recorded);
+        if files.is_empty() {
+            return Ok(());
+        }
+        if !self.config.sync.always() {
+            self.driver.writer.sync()?;
+        }
+        self.shared.lock().unlink.extend(files);
+        self.shared.reclaim_wake.notify_one();
+        Ok(())
+    }
+
+    /// Gives a compacted file its number and name, and the index its places.
+    fn name_compacted(&mut self) -> Result<(), LogError> {
+        let Some(finished) = self.shared.lock().adopt.take() else {
+            return Ok(());
+        };
+        let sealed = self.driver.writer.adopt(*finished)?;
+        let named = sealed.is_some();
+        if let Some(sealed) = sealed {
+            self.shared
+                .feed_quietly(Event::FileSealed(Box::new(sealed)));
+        }
+        self.shared.lock().adopted = Some(named);
+        self.shared.reclaim_wake.notify_one();
+        Ok(())
+    }
+
     fn make_spare(&mut self) -> Result<(), LogError> {
-        self.driver.writer.make_spare()?;
+        // Meanwhile the file counts on neither side.
+        self.shared.lock().making = true;
+        let made = self.driver.writer.make_spare();
         self.shared
             .feed(Event::RoomChanged(self.driver.writer.room()));
-        Ok(())
+        self.shared.lock().making = false;
+        made
     }
 
     fn sync_if_due(&mut self) -> Result<(), LogError> {
@@ -93,7 +128,8 @@ impl LogThread<'_> {
     /// How long the thread may sleep before something is due.
     fn patience(&self) -> Option<Duration> {
         let mark = self.driver.wants_mark().then_some(self.config.mark_after);
-        let spare = self.driver.writer.wants_spare().then_some(SPARE_RETRY);
+        let wanting = self.driver.writer.wants_spare() || self.driver.writer.wants_seal(true);
+        let spare = wanting.then_some(SPARE_RETRY);
         let sync = match self.config.sync {
             SyncMode::Interval(every) if self.driver.writer.is_dirty() => {
                 Some(every.saturating_sub(self.last_sync.elapsed()))
@@ -108,7 +144,8 @@ impl LogThread<'_> {
         let patience = self.patience();
         let mut inner = self.shared.lock();
         let mut late = false;
-        while !inner.core.group_ready() && !inner.stopping && !late {
+        let idle = |inner: &Inner| !inner.core.group_ready() && inner.adopt.is_none();
+        while idle(&inner) && !inner.stopping && !late {
             inner.log_sleeps = true;
             inner = match patience {
                 None => {
@@ -128,6 +165,7 @@ impl LogThread<'_> {
         let ready = inner.core.group_ready();
         let stopping = inner.stopping;
         drop(inner);
+        self.name_compacted()?;
         if ready {
             return Ok(true);
         }
@@ -141,6 +179,7 @@ impl LogThread<'_> {
                 self.make_spare()?;
             }
             self.sync_if_due()?;
+            self.shared.seal(&mut self.driver, true)?;
         }
         Ok(!stopping)
     }

@@ -1,17 +1,23 @@
 //! The node as others call it: queues, threads and answers around the core.
 //!
 //! A call locks the core, is judged and placed in the log's order, and returns; the log thread writes, syncs and answers. Reads
-//! look up their places under the lock and read on the read threads. Nothing holds the lock over I/O.
+//! look up their places under the lock and read on the read threads; a thread behind all others frees space and checks what is stored.
+//! Nothing holds the lock over I/O.
 
 mod bookie_calls;
+mod collector;
 mod lease;
 mod log_thread;
 mod node;
 mod read_entries;
 mod read_pool;
+mod reclaimer;
 mod shared;
 mod verify;
 
 pub use node::{BookieNode, NodeSeams, NodeStatus};
+pub use read_entries::read_records;
 #[cfg(any(test, feature = "testing"))]
-pub use read_entries::read_entry;
+pub use read_entries::{digest_of, read_entry, read_run};
+#[cfg(any(test, feature = "testing"))]
+pub use read_pool::same_bytes;

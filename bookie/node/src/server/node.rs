@@ -12,14 +12,16 @@ use rand_chacha::ChaCha12Rng;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::log_thread;
 use super::read_pool::ReadPool;
+use super::reclaimer::ReclaimerSeams;
 use super::shared::{Shared, SharedSeams};
 use super::verify::verify;
+use super::{collector, log_thread, reclaimer};
 use crate::config::{NodeConfig, Threads};
 use crate::core::Event;
 use crate::disk::{Disk, DiskLock};
 use crate::identity::{Boot, write_boot};
+use crate::index::Locator;
 use crate::log::DamagedRange;
 use crate::log::driver::LogDriver;
 use crate::metrics::NodeMetrics;
@@ -84,8 +86,13 @@ impl BookieNode {
     ///
     /// # Errors
     /// [`StartError`] says what, why and what to do.
-    pub async fn start(config: NodeConfig, mut seams: NodeSeams) -> Result<Arc<Self>, StartError> {
+    pub async fn start(
+        mut config: NodeConfig,
+        mut seams: NodeSeams,
+    ) -> Result<Arc<Self>, StartError> {
         let lock = seams.disk.lock()?;
+        let space = seams.disk.space()?;
+        config.fit(space);
         let metadata = Arc::clone(&seams.metadata);
         let disk = Arc::clone(&seams.disk);
         let registered =
@@ -123,7 +130,8 @@ impl BookieNode {
         let boot_uuid = Uuid::from_u64_pair(seams.rng.next_u64(), seams.rng.next_u64());
         let salts = Box::new(ChaCha12Rng::from_rng(&mut seams.rng));
         let now = seams.clock.now_ms();
-        let (core, writer) = open_log(&config, &disk, booted, &scope, (salts, now))?;
+        let (mut core, writer) = open_log(&config, &disk, booted, &scope, (salts, now))?;
+        core.on_event(Event::SpaceSeen(space), &mut Vec::new());
         let counter = status.boot_counter;
         let file = writer.current_file();
         boot_in_metadata(
@@ -156,7 +164,10 @@ impl BookieNode {
             incarnation: parts.incarnation,
         };
         let inline = config.threads == Threads::Inline;
-        let reads = ReadPool::new(parts.driver.writer.files(), inline);
+        let disk = Arc::clone(&seams.disk);
+        let files = parts.driver.writer.files();
+        let locator = Locator::new(disk, files, config.index_cache_bytes);
+        let reads = ReadPool::new(locator, inline);
         let (inline_driver, thread_driver) = match inline {
             true => (Some(parts.driver), None),
             false => (None, Some(parts.driver)),
@@ -181,7 +192,17 @@ impl BookieNode {
             )
         });
         let kernel = config.kernel_boot_id.clone();
-        let threads = start_threads(&shared, thread_driver, config);
+        let reclaimer = ReclaimerSeams {
+            disk: Arc::clone(&seams.disk),
+            clock: Arc::clone(&seams.clock),
+            rng: seams.rng,
+        };
+        if !inline {
+            let metadata = Arc::clone(&seams.metadata);
+            let shared = Arc::downgrade(&shared);
+            tokio::spawn(collector::run(shared, metadata, me.clone(), config.clone()));
+        }
+        let threads = start_threads(&shared, thread_driver, config, reclaimer);
         Arc::new(Self {
             shared,
             clock: seams.clock,
@@ -218,6 +239,7 @@ impl BookieNode {
         let threads = std::mem::take(&mut *self.threads.lock().expect("nothing panics under it"));
         self.shared.lock().stopping = true;
         self.shared.wake.notify_all();
+        self.shared.reclaim_wake.notify_all();
         self.shared.reads.stop();
         let joined =
             tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join));
@@ -287,6 +309,7 @@ fn start_threads(
     shared: &Arc<Shared>,
     driver: Option<LogDriver>,
     config: NodeConfig,
+    seams: ReclaimerSeams,
 ) -> Vec<JoinHandle<()>> {
     let Some(driver) = driver else {
         return Vec::new();
@@ -298,8 +321,13 @@ fn start_threads(
     let mut threads = Vec::new();
     let own = Arc::clone(shared);
     let log = std::thread::Builder::new().name("bookie-log".to_owned());
-    let log = log.spawn(move || log_thread::run(&own, driver, &config));
+    let of_log = config.clone();
+    let log = log.spawn(move || log_thread::run(&own, driver, &of_log));
     threads.push(log.expect("the operating system gives a thread at start"));
+    let own = Arc::clone(shared);
+    let reclaim = std::thread::Builder::new().name("bookie-reclaim".to_owned());
+    let reclaim = reclaim.spawn(move || reclaimer::run(&own, seams, &config));
+    threads.push(reclaim.expect("the operating system gives a thread at start"));
     for index in 0..readers {
         let own = Arc::clone(shared);
         let reader = std::thread::Builder::new().name(format!("bookie-read-{index}"));

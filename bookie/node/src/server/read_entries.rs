@@ -1,11 +1,11 @@
-//! Reads entries from log files and checks them.
+//! Finds entries in log files, reads them and checks them. Blocks: called by the read threads, and by `step`.
 
 use bytes::Bytes;
 use hulse_proto::bookie::{EntryHead, StoredEntry};
-use hulse_proto::entry::{Entry, EntryHeader, Envelope, HEADER_BYTES};
+use hulse_proto::entry::{Entry, EntryDigest, EntryHeader, Envelope, HEADER_BYTES};
 use hulse_proto::id::EntryId;
 
-use crate::core::Located;
+use crate::index::{Located, Locator, ReadFault, Wanted};
 use crate::log::files::FileTable;
 use crate::log::record::{FRAME_BYTES, open_entry_record};
 
@@ -16,27 +16,37 @@ const JOIN_BYTES_MAX: u32 = 4 << 20;
 /// Enough for the head of most entries.
 const HEAD_GUESS_BYTES: u32 = 2048;
 
-/// What an entry turned out not to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReadFault {
-    /// The disk did not read.
-    Disk(String),
-    /// The bytes are not those of the entry.
-    Damaged,
-}
+/// What was read in order, and the first entry that could not be had.
+pub type Found<T> = (Vec<T>, Option<(EntryId, ReadFault)>);
 
 /// Reads one entry.
 ///
 /// # Errors
-/// [`ReadFault`]; both mean UNKNOWN to the caller (storage.md E2).
-pub fn read_entry(files: &FileTable, located: &Located) -> Result<StoredEntry, ReadFault> {
-    let bytes = read(files, located, located.slot.location.bytes)?;
-    decode(bytes.into(), located)
+/// [`ReadFault`]; damage and a disk that does not read both mean UNKNOWN to the caller (storage.md E2).
+pub fn read_entry(locator: &Locator, wanted: &Wanted) -> Result<StoredEntry, ReadFault> {
+    let located = one(locator, wanted)?;
+    let bytes = read(locator.files(), &located, located.slot.location.bytes)?;
+    decode(bytes.into(), &located)
+}
+
+/// The checksums of one entry, as its slot has them.
+///
+/// # Errors
+/// As [`read_entry`].
+pub fn digest_of(locator: &Locator, wanted: &Wanted) -> Result<EntryDigest, ReadFault> {
+    one(locator, wanted).map(|located| located.slot.digest)
+}
+
+fn one(locator: &Locator, wanted: &Wanted) -> Result<Located, ReadFault> {
+    match locator.locate(wanted) {
+        (located, None) => located.first().copied().ok_or(ReadFault::Gone),
+        (_, Some((_, fault))) => Err(fault),
+    }
 }
 
 fn read(files: &FileTable, located: &Located, bytes: u32) -> Result<Vec<u8>, ReadFault> {
     let place = located.slot.location;
-    let file = files.get(place.file).ok_or(ReadFault::Damaged)?;
+    let file = files.get(place.file).ok_or(ReadFault::Gone)?;
     file.read_at(u64::from(place.offset), bytes as usize)
         .map_err(|error| ReadFault::Disk(error.to_string()))
 }
@@ -57,18 +67,30 @@ fn check(header: &EntryHeader, located: &Located) -> Result<(), ReadFault> {
 }
 
 /// Reads entries in order up to the first that cannot be had; that one's fault is returned beside them.
-pub(super) fn read_run(
-    files: &FileTable,
-    wanted: &[Located],
-) -> (Vec<StoredEntry>, Option<(EntryId, ReadFault)>) {
-    let mut found = Vec::with_capacity(wanted.len());
-    let mut rest = wanted;
+pub fn read_run(locator: &Locator, wanted: &Wanted) -> Found<StoredEntry> {
+    read_each(locator, wanted, decode)
+}
+
+/// The same as whole records, frames included, checked all the same (storage.md G13).
+pub fn read_records(locator: &Locator, wanted: &Wanted) -> Found<Bytes> {
+    let whole = |bytes: Bytes, located: &Located| decode(bytes.clone(), located).map(|_| bytes);
+    read_each(locator, wanted, whole)
+}
+
+fn read_each<T>(
+    locator: &Locator,
+    wanted: &Wanted,
+    make: impl Fn(Bytes, &Located) -> Result<T, ReadFault>,
+) -> Found<T> {
+    let (located, unplaced) = locator.locate(wanted);
+    let mut found = Vec::with_capacity(located.len());
+    let mut rest = &located[..];
     while !rest.is_empty() {
         let (joined, bytes) = join(rest);
         let (now, later) = rest.split_at(joined);
         rest = later;
         let base = now[0].slot.location.offset;
-        let all = match read(files, &now[0], bytes) {
+        let all = match read(locator.files(), &now[0], bytes) {
             Ok(all) => Bytes::from(all),
             Err(fault) => return (found, Some((now[0].entry, fault))),
         };
@@ -77,7 +99,7 @@ pub(super) fn read_run(
             let from = (place.offset - base) as usize;
             let end = from + place.bytes as usize;
             let entry = match all.len() >= end {
-                true => decode(all.slice(from..end), located),
+                true => make(all.slice(from..end), located),
                 false => Err(ReadFault::Damaged),
             };
             match entry {
@@ -86,7 +108,7 @@ pub(super) fn read_run(
             }
         }
     }
-    (found, None)
+    (found, unplaced)
 }
 
 /// How many of the first entries lie close together in one file, and the length of the read that covers them.
@@ -110,18 +132,16 @@ fn join(wanted: &[Located]) -> (usize, u32) {
 }
 
 /// Reads heads in order up to the first that cannot be had.
-pub(super) fn read_heads(
-    files: &FileTable,
-    wanted: &[Located],
-) -> (Vec<EntryHead>, Option<(EntryId, ReadFault)>) {
-    let mut found = Vec::with_capacity(wanted.len());
-    for located in wanted {
-        match read_head(files, located) {
+pub(super) fn read_heads(locator: &Locator, wanted: &Wanted) -> Found<EntryHead> {
+    let (located, unplaced) = locator.locate(wanted);
+    let mut found = Vec::with_capacity(located.len());
+    for located in &located {
+        match read_head(locator.files(), located) {
             Ok(head) => found.push(head),
             Err(fault) => return (found, Some((located.entry, fault))),
         }
     }
-    (found, None)
+    (found, unplaced)
 }
 
 /// Bytes a head counts towards a read's limit.

@@ -3,14 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 
-use hulse_proto::bookie::{BookieError, EntryHead, ReadClass, RecoveryReadAnswer, StoredEntry};
+use hulse_proto::bookie::{
+    BookieError, EntryHead, ReadClass, ReadRequest, RecoveryReadAnswer, StoredEntry,
+};
+use hulse_proto::entry::EntryDigest;
 use hulse_proto::id::{EntryId, LedgerId};
 use tokio::sync::oneshot;
 
-use super::read_entries::{ReadFault, read_entry, read_heads, read_run};
+use super::read_entries::{Found, digest_of, head_bytes, read_entry, read_heads, read_run};
 use super::shared::Shared;
-use crate::core::{Event, Located};
-use crate::log::files::FileTable;
+use crate::core::Event;
+use crate::index::{Locator, ReadFault, Wanted};
 
 /// Reads that may wait per class; more are answered BUSY.
 const QUEUE_MAX: usize = 1024;
@@ -20,19 +23,24 @@ pub(super) enum ReadJob {
     Recovery {
         reply: oneshot::Sender<Result<RecoveryReadAnswer, BookieError>>,
         ledger: LedgerId,
-        located: Located,
+        wanted: Wanted,
+    },
+    /// Is what is held the same as what came?
+    Compare {
+        reply: oneshot::Sender<Result<(), BookieError>>,
+        ledger: LedgerId,
+        wanted: Wanted,
+        offered: EntryDigest,
     },
     Entries {
         reply: oneshot::Sender<Result<Vec<StoredEntry>, BookieError>>,
-        class: ReadClass,
-        ledger: LedgerId,
-        wanted: Vec<Located>,
+        request: ReadRequest,
+        wanted: Wanted,
     },
     Heads {
         reply: oneshot::Sender<Result<Vec<EntryHead>, BookieError>>,
-        class: ReadClass,
-        ledger: LedgerId,
-        wanted: Vec<Located>,
+        request: ReadRequest,
+        wanted: Wanted,
     },
 }
 
@@ -46,26 +54,31 @@ struct Queues {
 
 /// The pool.
 pub(super) struct ReadPool {
-    files: FileTable,
+    locator: Locator,
     inline: bool,
     queues: Mutex<Queues>,
     wake: Condvar,
 }
 
 impl ReadPool {
-    pub fn new(files: FileTable, inline: bool) -> Self {
+    pub fn new(locator: Locator, inline: bool) -> Self {
         Self {
-            files,
+            locator,
             inline,
             queues: Mutex::default(),
             wake: Condvar::new(),
         }
     }
 
+    /// Finds entries and the open files.
+    pub fn locator(&self) -> &Locator {
+        &self.locator
+    }
+
     /// Queues a read, or does it at once in inline mode.
     pub fn push(&self, shared: &Arc<Shared>, job: ReadJob) {
         if self.inline {
-            job.run(shared, &self.files);
+            job.run(shared, &self.locator);
             return;
         }
         let mut queues = self.queues.lock().expect("nothing panics under this lock");
@@ -103,7 +116,7 @@ impl ReadPool {
                     .expect("nothing panics under this lock");
             };
             drop(queues);
-            job.run(shared, &self.files);
+            job.run(shared, &self.locator);
         }
     }
 
@@ -135,60 +148,104 @@ impl Queues {
 impl ReadJob {
     fn class(&self) -> ReadClass {
         match self {
-            Self::Recovery { .. } => ReadClass::Recovery,
-            Self::Entries { class, .. } | Self::Heads { class, .. } => *class,
+            Self::Recovery { .. } | Self::Compare { .. } => ReadClass::Recovery,
+            Self::Entries { request, .. } | Self::Heads { request, .. } => request.class,
         }
     }
 
     fn refuse(self, error: &BookieError) {
         match self {
             Self::Recovery { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::Compare { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Entries { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Heads { reply, .. } => drop(reply.send(Err(error.clone()))),
         }
     }
 
-    fn run(self, shared: &Arc<Shared>, files: &FileTable) {
+    fn run(self, shared: &Arc<Shared>, locator: &Locator) {
         match self {
             Self::Recovery {
                 reply,
                 ledger,
-                located,
+                wanted,
             } => {
-                let read = read_entry(files, &located);
-                let answer = read.map(RecoveryReadAnswer::Positive).map_err(|fault| {
-                    report(shared, ledger, located.entry, &fault);
-                    BookieError::Damaged {
-                        ledger,
-                        entry: located.entry,
-                    }
-                });
-                let _ = reply.send(answer);
+                let read = on_one(shared, ledger, wanted, |wanted| read_entry(locator, wanted));
+                let _ = reply.send(read.map(RecoveryReadAnswer::Positive));
+            }
+            Self::Compare {
+                reply,
+                ledger,
+                wanted,
+                offered,
+            } => {
+                let entry = wanted.first;
+                let held = on_one(shared, ledger, wanted, |wanted| digest_of(locator, wanted));
+                // What cannot be read now is damaged, so that the next try is stored anew.
+                let held = held.map_err(|_| BookieError::Busy { queued_bytes: 0 });
+                let same = held.and_then(|held| same_bytes((ledger, entry), held, offered));
+                shared.count_add(&same);
+                let _ = reply.send(same);
             }
             Self::Entries {
                 reply,
-                ledger,
+                request,
                 wanted,
-                ..
             } => {
-                let (found, fault) = read_run(files, &wanted);
-                let bytes = found
-                    .iter()
-                    .map(|e| e.entry.header().entry_len() as u64)
-                    .sum();
-                shared.metrics.read_bytes.inc_by(bytes);
-                let _ = reply.send(finish(shared, ledger, found, fault));
+                let (found, fault) = on_run(shared, &request, None, wanted, |wanted| {
+                    read_run(locator, wanted)
+                });
+                let bytes = found.iter().map(|e| e.entry.header().entry_len() as u64);
+                shared.metrics.read_bytes.inc_by(bytes.sum());
+                let _ = reply.send(finish(shared, request.to.ledger, found, fault));
             }
             Self::Heads {
                 reply,
-                ledger,
+                request,
                 wanted,
-                ..
             } => {
-                let (found, fault) = read_heads(files, &wanted);
-                let _ = reply.send(finish(shared, ledger, found, fault));
+                let head = Some(head_bytes());
+                let (found, fault) = on_run(shared, &request, head, wanted, |wanted| {
+                    read_heads(locator, wanted)
+                });
+                let _ = reply.send(finish(shared, request.to.ledger, found, fault));
             }
         }
+    }
+}
+
+/// A file that went away between look-up and read is no fault: its entries were moved before. They are looked up anew, once
+/// (storage.md G11).
+fn on_one<T>(
+    shared: &Arc<Shared>,
+    ledger: LedgerId,
+    wanted: Wanted,
+    read: impl Fn(&Wanted) -> Result<T, ReadFault>,
+) -> Result<T, BookieError> {
+    let entry = wanted.first;
+    let read = match read(&wanted) {
+        Err(ReadFault::Gone) => {
+            let again = shared.lock().core.want_again(ledger, entry);
+            again.map_or(Err(ReadFault::Gone), |wanted| read(&wanted))
+        }
+        other => other,
+    };
+    read.map_err(|fault| unread(shared, ledger, entry, &fault))
+}
+
+fn on_run<T>(
+    shared: &Arc<Shared>,
+    request: &ReadRequest,
+    head_bytes: Option<u32>,
+    wanted: Wanted,
+    read: impl Fn(&Wanted) -> Found<T>,
+) -> Found<T> {
+    match read(&wanted) {
+        (found, Some((first, ReadFault::Gone))) if found.is_empty() => {
+            let again = shared.lock().core.want(request, head_bytes);
+            let gone = Some((first, ReadFault::Gone));
+            again.map_or((Vec::new(), gone), |wanted| read(&wanted))
+        }
+        other => other,
     }
 }
 
@@ -200,17 +257,44 @@ fn finish<T>(
     fault: Option<(EntryId, ReadFault)>,
 ) -> Result<Vec<T>, BookieError> {
     if let Some((entry, fault)) = fault {
-        report(shared, ledger, entry, &fault);
+        let error = unread(shared, ledger, entry, &fault);
         if found.is_empty() {
-            return Err(BookieError::Damaged { ledger, entry });
+            return Err(error);
         }
     }
     shared.metrics.read_entries.inc_by(found.len() as u64);
     Ok(found)
 }
 
-fn report(shared: &Arc<Shared>, ledger: LedgerId, entry: EntryId, fault: &ReadFault) {
+/// Reports damage; the error to answer.
+fn unread(
+    shared: &Arc<Shared>,
+    ledger: LedgerId,
+    entry: EntryId,
+    fault: &ReadFault,
+) -> BookieError {
+    if *fault == ReadFault::Gone {
+        return BookieError::Busy { queued_bytes: 0 };
+    }
     tracing::warn!(%ledger, %entry, ?fault, "stored entry is damaged");
     shared.metrics.damage.inc();
     shared.feed(Event::EntryDamaged { ledger, entry });
+    BookieError::Damaged { ledger, entry }
+}
+
+/// A duplicate: the same bytes are stored; others are a bug of a writer, or changed on their way past every checksum, and somebody
+/// must look (storage.md B7).
+///
+/// # Errors
+/// [`BookieError::Conflict`].
+pub fn same_bytes(
+    (ledger, entry): (LedgerId, EntryId),
+    held: EntryDigest,
+    offered: EntryDigest,
+) -> Result<(), BookieError> {
+    if held == offered {
+        return Ok(());
+    }
+    tracing::error!(%ledger, %entry, ?held, ?offered, "an entry came with other bytes than are held; nothing was overwritten");
+    Err(BookieError::Conflict { ledger, entry })
 }

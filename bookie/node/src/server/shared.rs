@@ -5,13 +5,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use hulse_proto::bookie::{BookieError, FenceAnswer, RecoveryReadAnswer};
+use hulse_proto::entry::EntryDigest;
 use hulse_proto::id::LedgerId;
 use tokio::sync::{oneshot, watch};
 
 use super::read_pool::{ReadJob, ReadPool};
-use crate::core::{Answer, Effect, Event, Located, NodeCore, Ticket};
+use crate::core::{Answer, Effect, Event, NodeCore, Ticket};
 use crate::disk::DiskLock;
+use crate::index::Wanted;
+use crate::log::FileKind;
+use crate::log::compacted::FinishedFile;
 use crate::log::driver::LogDriver;
+use crate::log::recovery::LogError;
 use crate::metrics::NodeMetrics;
 
 /// Where an answer goes.
@@ -30,12 +35,23 @@ pub(super) struct Inner {
     /// The log thread sleeps and must be woken.
     pub log_sleeps: bool,
     pub stopping: bool,
+    /// Files whose removal is on record, and durable if every group is.
+    pub recorded: Vec<(FileKind, u32)>,
+    /// Files whose removal is durable on record, for the reclaim thread.
+    pub unlink: Vec<(FileKind, u32)>,
+    /// A compacted file that the log thread is to name, and whether it had room for it.
+    pub adopt: Option<Box<FinishedFile>>,
+    pub adopted: Option<bool>,
+    /// A log file is being made.
+    pub making: bool,
 }
 
 /// What one side of the node knows of the other.
 pub(super) struct Shared {
     inner: Mutex<Inner>,
     pub wake: Condvar,
+    /// Wakes the reclaim thread.
+    pub reclaim_wake: Condvar,
     pub reads: ReadPool,
     pub metrics: NodeMetrics,
     /// In inline mode the calls drive the log themselves.
@@ -51,7 +67,8 @@ pub(super) struct Shared {
 enum Todo {
     Answer(Reply, Answer),
     Verify(LedgerId),
-    Read(Reply, LedgerId, Located),
+    Read(Reply, LedgerId, Wanted),
+    Compare(Reply, LedgerId, Wanted, EntryDigest),
 }
 
 impl Shared {
@@ -63,8 +80,14 @@ impl Shared {
                 next_ticket: 0,
                 log_sleeps: false,
                 stopping: false,
+                recorded: Vec::new(),
+                unlink: Vec::new(),
+                adopt: None,
+                adopted: None,
+                making: false,
             }),
             wake: Condvar::new(),
+            reclaim_wake: Condvar::new(),
             reads: seams.reads,
             metrics: seams.metrics,
             inline: seams.inline.map(Mutex::new),
@@ -133,16 +156,25 @@ impl Shared {
             match item {
                 Todo::Answer(reply, answer) => self.answer(reply, answer),
                 Todo::Verify(ledger) => (self.verify)(ledger),
-                Todo::Read(reply, ledger, located) => {
-                    let Reply::RecoveryRead(reply) = reply else {
-                        continue;
-                    };
+                Todo::Read(Reply::RecoveryRead(reply), ledger, wanted) => {
                     let job = ReadJob::Recovery {
                         reply,
                         ledger,
-                        located,
+                        wanted,
                     };
                     self.reads.push(self, job);
+                }
+                Todo::Compare(Reply::Add(reply), ledger, wanted, offered) => {
+                    let job = ReadJob::Compare {
+                        reply,
+                        ledger,
+                        wanted,
+                        offered,
+                    };
+                    self.reads.push(self, job);
+                }
+                Todo::Read(..) | Todo::Compare(..) => {
+                    unreachable!("the core answers in the kind of the request")
                 }
             }
         }
@@ -152,13 +184,7 @@ impl Shared {
     fn answer(&self, reply: Reply, answer: Answer) {
         match (reply, answer) {
             (Reply::Add(to), Answer::Add(result)) => {
-                match &result {
-                    Ok(()) => self.metrics.adds.inc(),
-                    Err(_) => self.metrics.add_failures.inc(),
-                };
-                if let Err(BookieError::Conflict { .. }) = &result {
-                    self.metrics.conflicts.inc();
-                }
+                self.count_add(&result);
                 let _ = to.send(result);
             }
             (Reply::Fence(to), Answer::Fence(result)) => {
@@ -171,6 +197,16 @@ impl Shared {
                 let _ = to.send(result);
             }
             _ => unreachable!("the core answers in the kind of the request"),
+        }
+    }
+
+    pub fn count_add(&self, result: &Result<(), BookieError>) {
+        match result {
+            Ok(()) => self.metrics.adds.inc(),
+            Err(_) => self.metrics.add_failures.inc(),
+        };
+        if let Err(BookieError::Conflict { .. }) = result {
+            self.metrics.conflicts.inc();
         }
     }
 
@@ -198,7 +234,7 @@ impl Shared {
         let begun = tokio::time::Instant::now();
         let bytes = group.bytes.bytes();
         let result = driver
-            .write(group)
+            .write(group, || self.lock().core.state().snapshot())
             .and_then(|buffer| Ok((buffer, driver.store()?)));
         self.metrics
             .sync_seconds
@@ -219,9 +255,37 @@ impl Shared {
                 drop(inner);
                 self.carry_out(todo);
             }
-            Err(error) => self.log_failed(&error.to_string()),
+            Err(error) => {
+                self.log_failed(&error.to_string());
+                return true;
+            }
+        }
+        if let Err(error) = self.seal(driver, false) {
+            self.log_failed(&error.to_string());
         }
         true
+    }
+
+    /// Off the ack path: what is full gets its footer, and the index lets go of its places. `again`: also if the disk was too full
+    /// for it the last time.
+    ///
+    /// # Errors
+    /// Final.
+    pub fn seal(self: &Arc<Self>, driver: &mut LogDriver, again: bool) -> Result<(), LogError> {
+        while driver.writer.wants_seal(again) {
+            let Some(sealed) = driver.writer.seal()? else {
+                break;
+            };
+            self.feed_quietly(Event::FileSealed(Box::new(sealed)));
+        }
+        Ok(())
+    }
+
+    /// An event without effects, from within the log's work.
+    pub fn feed_quietly(&self, event: Event) {
+        let mut effects = Vec::new();
+        self.lock().core.on_event(event, &mut effects);
+        debug_assert!(effects.is_empty(), "a sealed file answers nobody");
     }
 
     /// After a clean stop nothing more is taken.
@@ -242,6 +306,7 @@ impl Shared {
     pub fn abandon(&self) {
         self.lock().stopping = true;
         self.wake.notify_all();
+        self.reclaim_wake.notify_all();
         self.reads.stop();
     }
 
@@ -283,13 +348,24 @@ impl Inner {
                     }
                 }
                 Effect::Verify { ledger } => todo.push(Todo::Verify(ledger)),
+                Effect::Unlink { files } => self.recorded.extend(files),
                 Effect::ReadEntry {
                     ticket,
                     ledger,
-                    located,
+                    wanted,
                 } => {
                     if let Some(reply) = self.replies.remove(&ticket) {
-                        todo.push(Todo::Read(reply, ledger, located));
+                        todo.push(Todo::Read(reply, ledger, wanted));
+                    }
+                }
+                Effect::CompareEntry {
+                    ticket,
+                    ledger,
+                    wanted,
+                    offered,
+                } => {
+                    if let Some(reply) = self.replies.remove(&ticket) {
+                        todo.push(Todo::Compare(reply, ledger, wanted, offered));
                     }
                 }
             }

@@ -8,13 +8,13 @@ use hulse_proto::time::TimestampMs;
 use rand::RngCore;
 
 use crate::config::NodeConfig;
-use crate::core::{NodeCore, NodeState};
+use crate::core::{NodeCore, NodeState, Rebuild};
 use crate::disk::Disk;
 use crate::identity::{
     Boot, Identity, IdentityError, forget_kernel, read_boot, write_boot, write_identity,
 };
 use crate::log::recovery::{LogError, Recovered, recover};
-use crate::log::writer::{LogWriter, WriterSetup};
+use crate::log::writer::{Head, LogWriter, WriterSetup};
 use crate::log::{DamagedRange, LimboKind, Record};
 
 /// What is known about this start besides the disk.
@@ -82,10 +82,11 @@ pub fn recover_log(
         other => other?,
     };
     let survived = !last.kernel.is_empty() && last.kernel == config.kernel_boot_id;
-    let mut state = NodeState::default();
+    let mut rebuild = Rebuild::default();
     let identity = facts.identity.of_disk();
-    let recovered = recover(disk, &identity, survived, config.mutation, &mut state)
+    let mut recovered = recover(disk, &identity, survived, config.mutation, &mut rebuild)
         .inspect_err(|_| forget_kernel(disk))?;
+    let mut state = rebuild.finish(&mut recovered)?;
     state.forget_dead(|_, _| true);
     let known = &state.known_damage;
     let new_damage: Vec<DamagedRange> = recovered
@@ -146,8 +147,23 @@ pub fn open_log(
         rng,
         created_at: now,
     };
-    let writer = LogWriter::start(setup, &booted.recovered, &records)?;
     booted.state.known_damage.extend(booted.new_damage);
+    let void = booted.recovered.void.clone();
+    let head = Head {
+        decided: records,
+        snapshot: booted.state.snapshot(),
+    };
+    let writer = LogWriter::start(setup, booted.recovered, &head)?;
+    let snapshot = writer.snapshot_file();
+    booted.state.replay_from = snapshot.unwrap_or(booted.state.replay_from);
+    booted.state.sealed_below = writer.sealed_below();
+    // The first file's seals say so on the disk. A void file whose number is taken again is void no more.
+    for file in void
+        .into_iter()
+        .filter(|file| *file != writer.current_file())
+    {
+        booted.state.removed.insert(file, file + 1);
+    }
     if booted.facts.identity.sync != config.sync {
         let identity = Identity {
             sync: config.sync,

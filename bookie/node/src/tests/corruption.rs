@@ -15,7 +15,7 @@ use crate::log::format::GroupHeader;
 use crate::log::{LimboKind, LogPosition};
 use crate::step::{StepAnswer, StepNode};
 
-/// Entries 0..n in groups of their own, each one block; the offsets of their groups begin behind header and seal.
+/// Entries 0..n in groups of their own, each one block; they begin behind header, seal and snapshot.
 fn filled(entries: u64) -> (Rig, String) {
     let mut rig = Rig::new(config());
     rig.store(1, 0..entries, 100);
@@ -24,7 +24,7 @@ fn filled(entries: u64) -> (Rig, String) {
 }
 
 fn group_of(entry: u64) -> u64 {
-    (2 + entry) * 4096
+    (3 + entry) * 4096
 }
 
 #[test]

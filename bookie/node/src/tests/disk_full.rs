@@ -101,3 +101,30 @@ fn error_inside_a_log_file_is_final() {
     let mut rig = rig.reopen(small(), Survival::Nothing, &[]);
     rig.check();
 }
+
+/// Others took the last byte, and the process died: E5.
+#[test]
+fn start_on_a_disk_without_any_room_serves_and_takes_a_fence() {
+    let disk = MemoryDisk::default();
+    let mut rig = Rig::on(disk, small(), &[]);
+    rig.store(1, 0..1, 10);
+    rig.store(2, 0..1, 10);
+    rig.node.idle();
+    let used = rig.disk.used();
+    rig.disk.set_capacity(Some(used));
+    let next = fill(&mut rig);
+    // META uses up the spare, too, so that no void file is left behind.
+    let full = (next..).find_map(|number| submit(&mut rig, EntryClass::Meta, number).err());
+    assert!(matches!(full, Some(BookieError::ReadOnly { .. })), "{full:?}");
+    let used = rig.disk.used();
+    rig.disk.set_capacity(Some(used));
+    let mut rig = rig.reopen(small(), Survival::Nothing, &[]);
+    rig.check();
+    assert!(rig.node.core().read_only().is_some());
+    assert!(matches!(rig.fence(1, 1), StepAnswer::Fence(Ok(_))));
+    rig.disk.set_capacity(None);
+    rig.node.idle();
+    let mut rig = rig.reopen(small(), Survival::Nothing, &[]);
+    rig.check();
+    assert!(matches!(rig.fence(1, 1), StepAnswer::Fence(Ok(_))));
+}

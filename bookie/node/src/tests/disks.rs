@@ -40,6 +40,9 @@ impl Disk for Temporary {
     fn sync_dir(&self) -> Result<(), crate::DiskError> {
         self.0.sync_dir()
     }
+    fn space(&self) -> Result<crate::disk::Space, crate::DiskError> {
+        self.0.space()
+    }
 }
 
 #[test]

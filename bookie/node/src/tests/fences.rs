@@ -233,7 +233,6 @@ fn deleted_ledger_stays_deleted() {
 fn unknown_ledger_below_the_dead_watermark_asks_metadata_even_for_a_fence() {
     let mut rig = Rig::new(config());
     let mut state = rig.node.core().state().clone();
-    use crate::log::recovery::Replay;
     let nowhere = crate::Location {
         file: 0,
         offset: 0,

@@ -7,15 +7,16 @@ use uuid::Uuid;
 
 use super::support::entry;
 use crate::log::format::{
-    DiskIdentity, FileHeader, FileHeaderError, GroupError, GroupHeader, LogPosition, file_name,
-    file_number,
+    DiskIdentity, FileHeader, FileHeaderError, FileKind, GroupError, GroupHeader, LogPosition,
+    REPLACES_MAX, file_name, file_number, kind_and_number, name_of, side_name, side_number,
 };
 use crate::log::group::{GroupBuilder, Placement};
 use crate::log::record::{RecordError, Records};
-use crate::log::{DamagedRange, LimboKind, Record};
+use crate::log::{DamagedRange, LedgerRow, LimboKind, Record};
 
 fn file_header() -> FileHeader {
     FileHeader {
+        kind: FileKind::Compacted,
         identity: DiskIdentity {
             cell: CellId(Uuid::from_u128(1)),
             incarnation: Incarnation(Uuid::from_u128(2)),
@@ -25,6 +26,7 @@ fn file_header() -> FileHeader {
         salt: 5,
         created_at: 6,
         file_bytes: 7,
+        replaces: vec![1, 3],
     }
 }
 
@@ -50,6 +52,20 @@ fn group() -> (Vec<u8>, Vec<Record>) {
             first: 2,
             end: 3,
         }),
+        Record::FilesRemoved { first: 3, end: 5 },
+        Record::Ledger(LedgerRow {
+            ledger,
+            contacted: true,
+            fence: FenceToken(4),
+            ..LedgerRow::default()
+        }),
+        Record::Ledger(LedgerRow {
+            ledger,
+            deleted: true,
+            limbo: [0, 0, 7],
+            ..LedgerRow::default()
+        }),
+        Record::SnapshotEnd { ledgers: 2 },
     ];
     let mut builder = GroupBuilder::new(Vec::new());
     for record in &records {
@@ -63,7 +79,8 @@ fn group() -> (Vec<u8>, Vec<Record>) {
         offset: 8192,
         synced: LogPosition { file: 1, offset: 2 },
     };
-    (bytes.place(&placement).to_vec(), records)
+    bytes.place(&placement);
+    (bytes.placed().to_vec(), records)
 }
 
 #[test]
@@ -74,25 +91,50 @@ fn roundtrip_file_header() {
         FileHeader::decode(&[0; 100]),
         Err(FileHeaderError::CutOff(100))
     ));
+    let full = FileHeader {
+        replaces: (0..REPLACES_MAX as u64).collect(),
+        ..file_header()
+    };
+    assert_eq!(FileHeader::decode(&full.encode()), Ok(full));
+}
+
+#[test]
+fn header_of_another_version_or_of_a_needed_feature_is_refused() {
+    for (at, error) in [
+        (8, FileHeaderError::Version(2)),
+        (12, FileHeaderError::Features(2)),
+    ] {
+        let mut bytes = file_header().encode();
+        bytes[at] = 2;
+        let crc = hulse_proto::entry::crc32c(&bytes[..4092]);
+        bytes[4092..].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(FileHeader::decode(&bytes), Err(error));
+    }
+    // Those that may be ignored are.
+    let mut bytes = file_header().encode();
+    bytes[16] = 2;
+    let crc = hulse_proto::entry::crc32c(&bytes[..4092]);
+    bytes[4092..].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(FileHeader::decode(&bytes), Ok(file_header()));
 }
 
 #[test]
 fn roundtrip_group() {
     let (bytes, records) = group();
     let header = GroupHeader::decode(&bytes, 5, 8192).unwrap();
-    assert_eq!((header.sequence, header.records), (8, 8));
+    assert_eq!((header.sequence, header.records), (8, 12));
     assert_eq!(header.synced, LogPosition { file: 1, offset: 2 });
     let found: Vec<_> = Records::new(header.body(&bytes).unwrap())
         .map(Result::unwrap)
         .collect();
     assert_eq!(
-        found[..7]
+        found[..11]
             .iter()
             .map(|placed| placed.record)
             .collect::<Vec<_>>(),
         records
     );
-    let Record::Entry(last) = found[7].record else {
+    let Record::Entry(last) = found[11].record else {
         panic!()
     };
     assert_eq!(last.digest, entry(9, 1, 300).header().digest());
@@ -126,7 +168,7 @@ fn unknown_optional_record_is_skipped_and_unknown_required_refused() {
             0,
             Some(RecordError::Unknown {
                 kind: 99,
-                version: 0,
+                version: 1,
             }),
         ),
     ] {
@@ -149,6 +191,12 @@ fn unknown_optional_record_is_skipped_and_unknown_required_refused() {
 fn file_names_sort_by_number() {
     assert_eq!(file_number(&file_name(77)), Some(77));
     assert!(file_name(9) < file_name(10));
+    let compacted = name_of(FileKind::Compacted, 5);
+    assert_eq!(file_number(&compacted), None);
+    assert_eq!(kind_and_number(&compacted), Some((FileKind::Compacted, 5)));
+    assert_eq!(kind_and_number(&file_name(5)), Some((FileKind::Log, 5)));
+    assert_eq!(side_number(&side_name(5)), Some(5));
+    assert_eq!(kind_and_number(&side_name(5)), None);
     for name in [
         "1.log",
         "00000000000000000001.tmp",

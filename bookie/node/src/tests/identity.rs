@@ -146,7 +146,7 @@ async fn damaged_foreign_and_read_only_directories_are_refused() {
     let newer = disk.fork();
     let file = newer.open("identity").unwrap();
     let text = String::from_utf8(file.read_at(0, 4096).unwrap()).unwrap();
-    let text = text.replace("format_version = 0", "format_version = 7");
+    let text = text.replace("format_version = 1", "format_version = 7");
     let body = text.split("crc32c = ").next().unwrap();
     let crc = hulse_proto::entry::crc32c(body.as_bytes());
     newer.overwrite(

@@ -7,8 +7,7 @@ use proptest::prelude::*;
 use crate::Location;
 use crate::core::NodeState;
 use crate::log::record::EntryRecord;
-use crate::log::recovery::Replay;
-use crate::log::{DamagedRange, LimboKind, Record};
+use crate::log::{DamagedRange, LedgerRow, LimboKind, Record};
 
 fn record() -> impl Strategy<Value = Record> {
     let ledger = (0..3_u64).prop_map(LedgerId);
@@ -36,7 +35,23 @@ fn record() -> impl Strategy<Value = Record> {
             first: 0,
             end: 9,
         }),
-        8 => Record::SealMark { file: n, end: 4096 },
+        8 => Record::SealMark {
+            file: n,
+            end: 4096 * u64::from(normal),
+        },
+        9 => Record::FilesRemoved {
+            first: n,
+            end: n + 1 + ledger.0,
+        },
+        10 => Record::Ledger(LedgerRow {
+            ledger,
+            contacted: normal,
+            deleted: n == 5 && normal,
+            confirmed_end: EntryId(n),
+            fence: FenceToken(n / 2),
+            limbo_cleared: n / 3,
+            limbo: [n, 0, 2],
+        }),
         _ => Record::Entry(EntryRecord {
             ledger,
             entry: EntryId(n),

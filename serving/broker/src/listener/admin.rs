@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::wire::v1;
 use tonic::{Request, Response, Status};
@@ -93,6 +94,13 @@ impl v1::admin_server::Admin for AdminService {
         let work = async {
             let name = topic_name(&request.name)?;
             self.0.allow(Action::Delete, Resource::Topic(&name))?;
+            if !request.topic_uuid.is_empty() {
+                let topic = self.0.topics.get(&name).await?;
+                if topic.id.to_bytes() != request.topic_uuid {
+                    let words = format!("topic {name} is another one by now; it stays");
+                    return Err(Fault::new(Reason::TopicNotFound, words));
+                }
+            }
             let partitions_left = self.0.delete_topic(&name, DELETE_PATIENCE).await?;
             Ok(v1::DeleteTopicResponse { partitions_left })
         };
@@ -112,6 +120,7 @@ impl v1::admin_server::Admin for AdminService {
                 .topics
                 .add_partitions(&name, request.partitions)
                 .await?;
+            self.0.cover(&topic).await;
             Ok(v1::AddPartitionsResponse {
                 topic: Some(self.full(&topic)),
             })

@@ -36,7 +36,10 @@ pub(super) fn change(
 ) -> Result<impl Fn(RetentionPolicy) -> RetentionPolicy + use<>, Fault> {
     let known = |value: i64| (value != INHERITED).then_some(value);
     let new_time = wire.retention_ms.map(|ms| time(known(ms))).transpose()?;
-    let new_bytes = wire.retention_bytes.map(|size| bytes(known(size))).transpose()?;
+    let new_bytes = wire
+        .retention_bytes
+        .map(|size| bytes(known(size)))
+        .transpose()?;
     Ok(move |now: RetentionPolicy| RetentionPolicy {
         time: new_time.unwrap_or(now.time),
         bytes: new_bytes.unwrap_or(now.bytes),
@@ -52,9 +55,8 @@ pub(super) fn to_wire(policy: RetentionPolicy) -> v1::Retention {
 }
 
 fn time(wire: Option<i64>) -> Result<Setting<std::time::Duration>, Fault> {
-    Setting::from_wire_ms(wire).ok_or_else(|| {
-        invalid("retention by time is a number of milliseconds, or -1 for no limit")
-    })
+    Setting::from_wire_ms(wire)
+        .ok_or_else(|| invalid("retention by time is a number of milliseconds, or -1 for no limit"))
 }
 
 fn bytes(wire: Option<i64>) -> Result<Setting<u64>, Fault> {

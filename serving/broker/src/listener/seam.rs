@@ -98,19 +98,21 @@ impl Front {
     /// # Errors
     /// Those of [`Topics::delete`].
     pub async fn delete_topic(&self, name: &TopicName, patience: Duration) -> Result<u32, Fault> {
+        let topic = self.topics.get(name).await?;
         let remover = Arc::new(self.partitions.clone());
-        self.topics.delete_within(name, remover, patience).await
+        let left = self.topics.delete_within(name, remover, patience).await?;
+        // Cursors go with their partitions; the records of subscriptions only show less.
+        if let Err(fault) = self.subscriptions.forget_topic(&topic).await {
+            tracing::debug!(topic = %name, %fault, "subscriptions still name a topic that is gone");
+        }
+        Ok(left)
     }
 
     /// Moves where a partition's log begins to `to`, or to its end; opens the partition if need be. Answers where it begins now.
     ///
     /// # Errors
     /// Those of [`Front::open`] and [`crate::PartitionHandle::trim`].
-    pub async fn trim(
-        &self,
-        partition: PartitionId,
-        to: Option<Offset>,
-    ) -> Result<Offset, Fault> {
+    pub async fn trim(&self, partition: PartitionId, to: Option<Offset>) -> Result<Offset, Fault> {
         self.open(partition).await?.trim(to).await
     }
 

@@ -49,7 +49,7 @@ impl PartitionHandle {
     ///
     /// # Errors
     /// As of a read, and the fault that ended the partition.
-    pub(crate) async fn retain(&self, limits: Limits) -> Result<(), Fault> {
+    pub async fn retain(&self, limits: Limits) -> Result<(), Fault> {
         let (answer, standing) = oneshot::channel();
         let command = Command::Retain(RetainCommand { limits, answer });
         self.0.commands.send(command).map_err(|_| self.end())?;

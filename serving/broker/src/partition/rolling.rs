@@ -37,8 +37,10 @@ impl<M: MetaState, T> PartitionCore<M, T> {
     /// True when the open log ledger may be closed now: nobody waits for it. Entries wait until it is; answer with `log_rested`, or with
     /// `log_verified` when it stays.
     pub(crate) fn rest(&mut self) -> bool {
-        let may =
-            self.ledger == Ledger::Open && self.full.is_none() && self.failed.is_none() && self.is_idle();
+        let may = self.ledger == Ledger::Open
+            && self.full.is_none()
+            && self.failed.is_none()
+            && self.is_idle();
         if may {
             self.ledger = Ledger::Coming;
         }

@@ -320,6 +320,7 @@ mod tests {
             roll_age: Duration::from_secs(60),
             max_batch_bytes: 1 << 20,
             burials: tokio::sync::Semaphore::new(1),
+            late: crate::complaints::Complaints::default(),
             mutation: Mutation::default(),
         };
         let partition = PartitionId {

@@ -22,6 +22,7 @@ use uuid::Uuid;
 use super::core::CoreConfig;
 use super::ownership;
 use super::snapshots::StateWriter;
+use crate::complaints::Complaints;
 use crate::keys::partition_key;
 use crate::log::{Chain, LedgerSpan, LogReader, LogView, TailBudget, TimeTurns};
 use crate::state::{Cursors, PartitionState, StateFold};
@@ -50,6 +51,8 @@ pub(crate) struct Collaborators {
     pub(crate) max_batch_bytes: usize,
     /// Ledgers whose data are removed at the same time.
     pub(crate) burials: Semaphore,
+    /// Partitions whose snapshots are late.
+    pub(crate) late: Complaints,
     /// For tests: a rule that is switched off.
     pub(crate) mutation: Mutation,
 }

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::core::{Effect, PartitionCore};
-use super::cursors::{CursorTask, refuse_late};
+use super::cursors::{CursorCore, CursorTask, refuse_late};
 use super::handle::{
     Command, Ended, EndedOnDrop, LogOffsets, PartitionHandle, ProduceCommand, Produced, Shared,
 };
@@ -85,6 +85,12 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
     let (offsets, watch) = watch::channel(taken.log.with_view(|view| view.offsets()));
     let queued_bytes = Arc::new(AtomicUsize::new(0));
     let ended = Arc::new(Ended::default());
+    let cursors = CursorCore::new(
+        taken.config.partition.index,
+        taken.state.meta.clone(),
+        taken.state.state_applied,
+    );
+    let cursors = CursorTask::new(cursors.mutated(with.mutation));
     let handle = PartitionHandle(Arc::new(Shared {
         id: taken.config.partition,
         epoch: taken.config.epoch,
@@ -96,13 +102,9 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         queued_bytes: queued_bytes.clone(),
         max_batch_bytes: with.max_batch_bytes,
         log_append_time: taken.config.log_append_time,
+        consumed: cursors.consumed(),
     }));
     let mutation = with.mutation;
-    let cursors = CursorTask::new(
-        taken.config.partition.index,
-        taken.state.meta.clone(),
-        taken.state.state_applied,
-    );
     let task = Task {
         clock: OwnerClock::new(with.clock.clone(), taken.state.log.append_time),
         with,
@@ -400,8 +402,9 @@ impl Task {
                 self.core.snapshot_done(true, now);
             }
             Err(SnapshotError::Later(fault)) => {
-                if !std::mem::replace(&mut self.snapshot_failing, true) {
-                    tracing::warn!(partition = %self.partition, %fault, "snapshot of the partition's state is late");
+                let first = !std::mem::replace(&mut self.snapshot_failing, true);
+                if let Some(others) = first.then(|| self.with.late.speak()).flatten() {
+                    tracing::warn!(partition = %self.partition, others, %fault, "snapshot of the partition's state is late");
                 }
                 self.core.snapshot_done(false, now);
             }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bookie_metadata::list_all;
 use bookie_metadata::testing::{Fate, Late};
-use bookie_metadata::{MetadataStore, list_all};
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{Offset, PartitionId, ProducerId, TopicId};
+use hulse_proto::id::{Offset, PartitionId, ProducerId, SubscriptionId, TopicId};
 use hulse_proto::ledger::LedgerKind;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::tests::batch;
 use crate::retention::Limits;
 use crate::testing::MemoryBroker;
-use crate::{Front, PartitionHandle};
+use crate::{CursorStart, Front, PartitionHandle};
 
 const PRODUCER: ProducerId = ProducerId(7);
 
@@ -75,17 +75,23 @@ async fn trim_inside_a_ledger_moves_the_log_start_for_good() {
     fill(&handle, 0..10).await;
     assert_eq!(handle.trim(Some(Offset(4))).await, Ok(Offset(4)));
     assert_eq!(handle.trim(Some(Offset(2))).await, Ok(Offset(4)));
-    refused(handle.trim(Some(Offset(11))).await, Reason::OffsetOutOfRange);
-    for handle in [handle, {
-        front.partitions.close_all().await;
-        open(&life(&memory, 1 << 30)).await
-    }] {
-        let fault = refused(handle.read(Offset(3), 1).await, Reason::OffsetOutOfRange);
-        assert_eq!(&*fault.details["log_start"], "4");
-        assert_eq!(handle.read(Offset(4), 1).await.unwrap().prev_end, Offset(4));
-        assert_eq!(handle.offsets().log_start, Offset(4));
-        assert_eq!(handle.producer(PRODUCER).await.ok().flatten(), Some((0, 9)));
-    }
+    refused(
+        handle.trim(Some(Offset(11))).await,
+        Reason::OffsetOutOfRange,
+    );
+    begins_at_four(&handle).await;
+    front.partitions.close_all().await;
+    begins_at_four(&open(&life(&memory, 1 << 30)).await).await;
+}
+
+/// A log of ten records of which the first four are trimmed.
+async fn begins_at_four(handle: &PartitionHandle) {
+    let fault = refused(handle.read(Offset(3), 1).await, Reason::OffsetOutOfRange);
+    assert_eq!(&*fault.details["log_start"], "4");
+    assert_eq!(handle.read(Offset(4), 1).await.unwrap().prev_end, Offset(4));
+    assert_eq!(handle.offsets().log_start, Offset(4));
+    let known = handle.producer(PRODUCER).await;
+    assert_eq!(known.ok().flatten(), Some((0, 9)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +103,8 @@ async fn ledgers_below_the_log_start_go_with_their_keys_and_producers_stay_known
     assert_eq!(log_ledgers(&front).await.len(), 10);
     assert_eq!(handle.trim(Some(Offset(7))).await, Ok(Offset(7)));
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(log_ledgers(&front).await.len(), 3);
+    // Three with records, and the open one.
+    assert_eq!(log_ledgers(&front).await.len(), 4);
     assert_eq!(handle.trim(None).await, Ok(Offset(10)));
     sleep(Duration::from_secs(10)).await;
     assert_eq!(log_ledgers(&front).await.len(), 1, "the open one stays");
@@ -128,7 +135,11 @@ async fn everything_may_go_and_offsets_go_on() {
     let handle = open(&life(&memory, 1 << 30)).await;
     let offsets = handle.offsets();
     assert_eq!(
-        (offsets.log_start, offsets.high_watermark, offsets.stored_bytes),
+        (
+            offsets.log_start,
+            offsets.high_watermark,
+            offsets.stored_bytes
+        ),
         (Offset(5), Offset(5), 0)
     );
     let stored = handle.produce(batch(PRODUCER.0, 0, 5, 1)).await.unwrap();
@@ -149,10 +160,14 @@ async fn trim_of_unknown_outcome_is_resolved_and_nothing_is_trimmed_twice() {
         fill(&handle, 0..4).await;
         // Of the log start, of the ledgers' marks.
         memory.metadata.plan_txns([fate, Fate::Pass, fate]);
-        assert_eq!(handle.trim(Some(Offset(3))).await, Ok(Offset(3)), "{fate:?}");
+        assert_eq!(
+            handle.trim(Some(Offset(3))).await,
+            Ok(Offset(3)),
+            "{fate:?}"
+        );
         sleep(Duration::from_secs(20)).await;
         memory.metadata.land_all().await;
-        assert_eq!(log_ledgers(&front).await.len(), 1, "{fate:?}");
+        assert_eq!(log_ledgers(&front).await.len(), 2, "{fate:?}");
         fill(&handle, 4..6).await;
         assert_eq!(handle.offsets().high_watermark, Offset(6));
     }
@@ -230,7 +245,13 @@ async fn newest_ledgers_with_the_limit_stay() {
     let handle = open(&front).await;
     fill(&handle, 0..10).await;
     let each = handle.offsets().stored_bytes / 10;
-    for (limit, start) in [(20 * each, 0), (10 * each, 0), (5 * each, 5), (5 * each, 5), (1, 9)] {
+    for (limit, start) in [
+        (20 * each, 0),
+        (10 * each, 0),
+        (5 * each, 5),
+        (5 * each, 5),
+        (1, 9),
+    ] {
         let limits = Limits {
             time: None,
             bytes: Some(limit),
@@ -241,6 +262,41 @@ async fn newest_ledgers_with_the_limit_stay() {
         assert_eq!(offsets.log_start, Offset(start), "limit {limit}");
         assert!(offsets.stored_bytes >= limit.min(10 * each).min(each));
     }
+}
+
+/// Case ST-02, step 2.
+#[tokio::test(start_paused = true)]
+async fn retention_stops_at_what_a_subscription_holds_and_a_trim_does_not() {
+    let memory = MemoryBroker::default();
+    let front = life(&memory, 1);
+    let handle = open(&front).await;
+    fill(&handle, 0..6).await;
+    let subscription = SubscriptionId(Uuid::from_u128(8));
+    let start = CursorStart {
+        subscription,
+        name: "public/default/s".into(),
+        hold: true,
+        base: Offset(2),
+    };
+    handle.make_cursor(start).await.unwrap();
+    let everything = Limits {
+        time: Some(Duration::ZERO),
+        bytes: None,
+    };
+    let retained = |start: u64| {
+        let handle = &handle;
+        async move {
+            handle.retain(everything).await.unwrap();
+            sleep(Duration::from_secs(3)).await;
+            assert_eq!(handle.offsets().log_start, Offset(start));
+        }
+    };
+    retained(2).await;
+    assert_eq!(handle.trim(Some(Offset(4))).await, Ok(Offset(4)));
+    sleep(Duration::from_secs(3)).await;
+    retained(4).await;
+    handle.remove_cursor(subscription, true).await.unwrap();
+    retained(6).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,9 @@
 //! 1. The log start only grows, and never beyond what is confirmed.
 //! 2. A ledger leaves the chain only when it is closed, wholly below the log start, and when a confirmed snapshot has what its entries
 //!    say of producers, or no producer is known.
-//! 3. Of work that needs the chain there is one piece at a time; a log ledger that is asked for meanwhile waits.
+//! 3. A compare that fails is judged by a read of the owner's key that was answered, never by silence: the chain of a successor is not
+//!    taken for ours (P5).
+//! 4. Of work that needs the chain there is one piece at a time; a log ledger that is asked for meanwhile waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +75,7 @@ pub(super) enum Done {
     /// The log begins here.
     Moved(Offset),
     /// These were to go; the chain tells which did.
-    Dropped,
+    Dropped(Vec<LedgerId>),
 }
 
 /// Where trimming stands.
@@ -111,7 +113,11 @@ impl Task {
         let mut to = command.to.unwrap_or(offsets.high_watermark);
         if command.holds {
             // Those that the state chain has confirmed; others are told that their place was trimmed.
-            to = self.core.state().held_from().map_or(to, |held| to.min(held));
+            to = self
+                .core
+                .state()
+                .held_from()
+                .map_or(to, |held| to.min(held));
         }
         let refused = if to > offsets.high_watermark {
             Some(Err(beyond_the_end(to, offsets.high_watermark)))
@@ -170,7 +176,7 @@ impl Task {
                 (self.with.clone(), self.guard.clone(), self.take_chain());
             self.trimming.work = Some(Box::pin(async move {
                 let result = retire(&with, &guard, &mut chain, &gone).await;
-                (chain, result.map(|()| Done::Dropped))
+                (chain, result.map(|()| Done::Dropped(gone)))
             }));
         }
     }
@@ -193,7 +199,7 @@ impl Task {
                     }
                 }
             }
-            Ok(Done::Dropped) => self.dropped(),
+            Ok(Done::Dropped(ledgers)) => self.dropped(&ledgers),
             Err(fault) if fault.reason == Reason::PartitionMoved => return Err(fault),
             Err(fault) => {
                 tracing::warn!(partition = %self.partition, %fault, "trimmed ledgers stay for now");
@@ -206,14 +212,15 @@ impl Task {
         Ok(())
     }
 
-    /// Forgets the ledgers that are not in the chain any more and has their data removed.
-    fn dropped(&mut self) {
+    /// Forgets those of `ledgers` that are not in the chain any more and has their data removed.
+    fn dropped(&mut self, ledgers: &[LedgerId]) {
         let chain = self.chain.as_ref().expect("the work brought it back");
-        let first = chain.links().next().map(|link| LedgerId(link.ledger));
+        let linked: Vec<u64> = chain.links().map(|link| link.ledger).collect();
         let mut gone = Vec::new();
         let offsets = self.log.with_view(|view| {
-            let ledgers = view.ledgers().take_while(|ledger| Some(*ledger) != first);
-            gone.extend(ledgers);
+            let unlinked =
+                |ledger: &LedgerId| ledgers.contains(ledger) && !linked.contains(&ledger.0);
+            gone.extend(view.ledgers().take_while(unlinked));
             view.drop_first(gone.len())
         });
         self.offsets.send_replace(offsets);
@@ -299,10 +306,8 @@ async fn move_start(
             Ok(Ok(TxnOutcome::Committed { .. })) => refresh(with, chain).await?,
             // An earlier try of ours may have been the change, or another owner.
             Ok(Ok(TxnOutcome::Conflict { .. })) => {
-                if let Some(lost) = ownership::lost(with, guard).await {
-                    return Err(lost);
-                }
                 refresh(with, chain).await?;
+                still_ours(with, guard).await?;
             }
             // While the chunk has its old version, the same bytes are sent again (amended M3).
             Err(_)
@@ -326,17 +331,34 @@ async fn retire(
     let mut part: Txn = chain.unlink_first(gone.len());
     part.compares.push(guard.clone());
     let retired = with.client.retire(gone, part).await;
-    if let Err(error) = &retired
-        && let Some(lost) = ownership::lost(with, guard).await
-    {
-        tracing::debug!(%error, "ledgers were not retired: the partition is another broker's");
-        return Err(lost);
-    }
-    // Whatever was answered: the chain says what happened.
+    // Whatever was answered: the chain says what happened, if it is ours.
     refresh(with, chain).await?;
+    if retired.is_err() {
+        still_ours(with, guard).await?;
+    }
     match retired {
         Ok(()) | Err(DeleteError::Metadata(_) | DeleteError::Conflict(_)) => Ok(()),
         Err(error) => Err(storage_fault::delete(&error)),
+    }
+}
+
+/// Looks, however long metadata are silent, whether the owner's key is as it was. What was read before the answer was then read of our
+/// own chain.
+async fn still_ours(with: &Collaborators, guard: &Compare) -> Result<(), Fault> {
+    let Compare::Version(key, version) = guard else {
+        return Ok(());
+    };
+    let mut pause = AGAIN_MIN;
+    loop {
+        match timeout(ANSWER_WAIT, with.metadata.get(key)).await {
+            Ok(Ok(Some(found))) if found.version == *version => return Ok(()),
+            Ok(Ok(_)) => return Err(ownership::moved()),
+            Err(_) | Ok(Err(MetadataError::Unavailable { .. })) => {
+                sleep(pause).await;
+                pause = (pause * 2).min(AGAIN_MAX);
+            }
+            Ok(Err(error)) => return Err(storage_fault::metadata(&error)),
+        }
     }
 }
 

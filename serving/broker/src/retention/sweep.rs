@@ -85,21 +85,18 @@ impl Sweep {
         self.quiet = seen;
     }
 
-    async fn topic(
-        &self,
-        topic: &Topic,
-        seen: &mut BTreeMap<PartitionId, (Limits, TimestampMs)>,
-    ) {
+    async fn topic(&self, topic: &Topic, seen: &mut BTreeMap<PartitionId, (Limits, TimestampMs)>) {
         if topic.state != TopicState::Active {
             return;
         }
         let limits = topic.retention.limits(self.cluster);
         // Several, since one whose storage does not answer takes its time.
-        let mut looks = stream::iter(topic.partition_ids())
-            .map(|partition| async move {
-                (partition, self.partition(topic, partition, limits).await)
-            })
-            .buffer_unordered(PARTITIONS_AT_ONCE);
+        let mut looks =
+            stream::iter(topic.partition_ids())
+                .map(|partition| async move {
+                    (partition, self.partition(topic, partition, limits).await)
+                })
+                .buffer_unordered(PARTITIONS_AT_ONCE);
         while let Some((partition, looked)) = looks.next().await {
             match looked {
                 Ok(Some(quiet_until)) => {

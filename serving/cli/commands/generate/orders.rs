@@ -109,8 +109,8 @@ mod tests {
         let one = &first(1)[0];
         assert_eq!(
             one.json,
-            "{\"order_id\":0,\"customer\":\"customer-162\",\"product\":\"water-bottle\",\"category\":\"outdoors\",\
-             \"price\":16.50,\"quantity\":2,\"country\":\"GB\",\"event_time\":\"1970-01-01T00:00:00.000Z\"}"
+            "{\"order_id\":0,\"customer\":\"customer-402\",\"product\":\"head-torch\",\"category\":\"outdoors\",\
+             \"price\":33.25,\"quantity\":1,\"country\":\"GB\",\"event_time\":\"1970-01-01T00:00:00.000Z\"}"
         );
     }
 

@@ -6,7 +6,7 @@ use hulse_sdk::{ErrorKind, Record};
 use serde::Serialize;
 
 use super::orders::Orders;
-use crate::arguments::{DemoData, Generate};
+use crate::arguments::{Demo, Generate};
 use crate::commands::produce::Pace;
 use crate::commands::session::Session;
 use crate::commands::tickets::Tickets;
@@ -61,7 +61,7 @@ pub(crate) async fn run(session: Session<'_>, command: &Generate) -> Result<(), 
     send(session, demo).await
 }
 
-async fn send(session: Session<'_>, demo: &DemoData) -> Result<(), Stop> {
+async fn send(session: Session<'_>, demo: &Demo) -> Result<(), Stop> {
     let failed =
         |error: hulse_sdk::Error| Failure::from_sdk("cannot send the records", &demo.topic, &error);
     let client = session.client()?;

@@ -4,9 +4,11 @@ mod copy;
 mod describe;
 mod peek;
 mod run;
+mod trim;
 mod view;
 
 pub(crate) use copy::CopyView;
 pub(crate) use peek::PeekView;
 pub(crate) use run::run;
+pub(crate) use trim::TrimView;
 pub(crate) use view::{NameView, TopicRow, TopicView};

@@ -1,13 +1,14 @@
 //! The branch `hulse topics`.
 
-use hulse_sdk::Admin;
+use hulse_sdk::{Admin, NewTopic, Retention, TopicChange};
 
 use super::view::{NameView, TopicRow, TopicView};
-use super::{copy, describe, peek};
-use crate::arguments::Topics;
+use super::{copy, describe, peek, trim};
+use crate::arguments::{RetentionFlags, Topics};
 use crate::commands::confirm::confirm;
 use crate::commands::session::Session;
-use crate::failure::{Failure, Stop};
+use crate::failure::{Code, Failure, Stop};
+use crate::output::grouped;
 
 /// Runs one of its commands.
 ///
@@ -26,9 +27,22 @@ pub(crate) async fn run(session: Session<'_>, command: &Topics) -> Result<(), St
             let rows: Vec<TopicRow> = listed.iter().map(Into::into).collect();
             session.output.list(&rows)
         }
-        Topics::Create { topics, partitions } => {
-            create(session, &admin, topics, partitions.unwrap_or(0)).await
+        Topics::Create {
+            topics,
+            partitions,
+            retention,
+        } => {
+            let new = NewTopic {
+                partitions: partitions.unwrap_or(0),
+                retention: Retention {
+                    time: retention.retention.map(Into::into).unwrap_or_default(),
+                    bytes: retention.retention_size.map(Into::into).unwrap_or_default(),
+                },
+            };
+            create(session, &admin, topics, new).await
         }
+        Topics::Update { topics, retention } => update(session, &admin, topics, retention).await,
+        Topics::Trim(trimmed) => trim::run(session, &admin, trimmed).await,
         Topics::Describe { topic } => describe::run(session, &admin, topic).await,
         Topics::Delete { topics } => delete(session, &admin, topics).await,
         Topics::Peek(peek) => peek::run(session, &client, peek).await,
@@ -49,11 +63,11 @@ async fn create(
     session: Session<'_>,
     admin: &Admin,
     topics: &[String],
-    partitions: u32,
+    new: NewTopic,
 ) -> Result<(), Stop> {
     let mut made = Vec::new();
     for topic in topics {
-        let created = admin.create_topic(topic, partitions).await;
+        let created = admin.create_topic_with(topic, new).await;
         match created {
             Ok(created) => {
                 let view = TopicView::from(created);
@@ -72,6 +86,41 @@ async fn create(
     told(session, &made)
 }
 
+async fn update(
+    session: Session<'_>,
+    admin: &Admin,
+    topics: &[String],
+    retention: &RetentionFlags,
+) -> Result<(), Stop> {
+    let change = TopicChange {
+        retention_time: retention.retention.map(Into::into),
+        retention_bytes: retention.retention_size.map(Into::into),
+    };
+    if change == TopicChange::default() {
+        let failure = Failure::new(Code::Usage, "nothing is said to be changed")
+            .why("neither --retention nor --retention-size is given")
+            .object(topics.join(", "))
+            .next("say what shall hold, e.g. --retention 30d");
+        return Err(failure.into());
+    }
+    let mut changed = Vec::new();
+    for topic in topics {
+        match admin.update_topic(topic, change).await {
+            Ok(topic) => {
+                let view = TopicView::from(topic);
+                session.output.say(&view.kept());
+                changed.push(view);
+            }
+            Err(error) => {
+                told(session, &changed)?;
+                let failure = Failure::from_sdk("cannot change the topic", topic, &error);
+                return Err(failure.into());
+            }
+        }
+    }
+    told(session, &changed)
+}
+
 async fn delete(session: Session<'_>, admin: &Admin, topics: &[String]) -> Result<(), Stop> {
     let what = format!("delete {} with everything in it", topics.join(", "));
     if !confirm(session, &what)? {
@@ -79,7 +128,14 @@ async fn delete(session: Session<'_>, admin: &Admin, topics: &[String]) -> Resul
     }
     let mut gone = Vec::new();
     for topic in topics {
-        match admin.delete_topic(topic).await {
+        let watched = admin.delete_topic_watched(topic, |left| {
+            let words = format!(
+                "deleting {topic}: {} partitions are left",
+                grouped(left.into())
+            );
+            session.output.say(&words);
+        });
+        match watched.await {
             Ok(()) => {
                 session.output.say(&format!("deleted {topic}"));
                 gone.push(NameView::new(topic));

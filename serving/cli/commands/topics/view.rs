@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::format::date;
 use crate::output::{Field, Table, View, bytes, grouped};
+use crate::retained::{shown_size, shown_time};
 
 /// A topic in a list.
 #[derive(Debug, Clone, Serialize)]
@@ -24,6 +25,11 @@ pub(crate) struct TopicView {
     /// Records kept in partitions that are open; `None` where none is.
     records: Option<u64>,
     stored_bytes: Option<u64>,
+    /// How long records stay in the end, as text with units.
+    retention: String,
+    retention_size: String,
+    /// While it is being deleted.
+    partitions_left: Option<u32>,
     partition: Vec<PartitionView>,
 }
 
@@ -86,11 +92,15 @@ impl From<Partition> for PartitionView {
 impl From<Topic> for TopicView {
     fn from(topic: Topic) -> Self {
         let head = TopicRow::from(&topic);
+        let kept = topic.effective_retention;
         let partition: Vec<PartitionView> = topic.partition.into_iter().map(Into::into).collect();
         Self {
             head,
             records: sum(partition.iter().map(PartitionView::records)),
             stored_bytes: sum(partition.iter().map(|partition| partition.stored_bytes)),
+            retention: shown_time(kept.time),
+            retention_size: shown_size(kept.bytes),
+            partitions_left: topic.partitions_left,
             partition,
         }
     }
@@ -110,13 +120,26 @@ impl TopicView {
         }
     }
 
+    /// How long its records stay, in a sentence.
+    pub(crate) fn kept(&self) -> String {
+        format!(
+            "{} keeps records by time: {}, by size of each partition: {}",
+            self.head.topic, self.retention, self.retention_size
+        )
+    }
+
     /// The line above the partitions.
     pub(crate) fn headline(&self) -> String {
+        let left = self.partitions_left.map_or_else(String::new, |left| {
+            format!(" ({} left)", grouped(left.into()))
+        });
         format!(
-            "{}  {}  {}  id {}",
+            "{}  {}{left}  {}  retention {}, size {}  id {}",
             self.head.topic,
             self.head.state,
             self.partitions(),
+            self.retention,
+            self.retention_size,
             self.head.id
         )
     }
@@ -192,6 +215,19 @@ impl View for TopicView {
         Field::integer("created_at_ms", "ms since 1970"),
         Field::integer("records", "kept in partitions that are open").or_null(),
         Field::integer("stored_bytes", "of partitions that are open").or_null(),
+        Field::text(
+            "retention",
+            "records go this long after their append; off: never",
+        ),
+        Field::text(
+            "retention_size",
+            "of each partition so much stays; off: all",
+        ),
+        Field::integer(
+            "partitions_left",
+            "while it is being deleted: partitions whose data are not gone yet",
+        )
+        .or_null(),
         Field::integer("partition[].partition", "from 0"),
         Field::text(
             "partition[].owner",
@@ -285,6 +321,9 @@ mod tests {
             },
             records: None,
             stored_bytes: None,
+            retention: "7d".to_owned(),
+            retention_size: "off".to_owned(),
+            partitions_left: None,
             partition: vec![partition],
         };
         let shown = TopicView::text(&[view], true);

@@ -1,7 +1,9 @@
 //! Which of the two it is, and how it ends.
 
-use super::topic;
+use std::path::Path;
+
 use super::view::VerifyView;
+use super::{directory, topic};
 use crate::arguments::Verify;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
@@ -11,7 +13,12 @@ use crate::failure::{Code, Failure, Stop};
 /// # Errors
 /// Something is damaged or missing (the answer is printed then too), or it could not be looked at.
 pub(crate) async fn run(session: Session<'_>, verify: &Verify) -> Result<(), Stop> {
-    let view = topic::verify(session, &verify.target).await?;
+    let named = Path::new(&verify.target);
+    let folder = directory::find(named).filter(|_| !verify.topic);
+    let view = match folder {
+        Some(folder) => directory::verify(&verify.target, &folder, session.output)?,
+        None => topic::verify(session, &verify.target).await?,
+    };
     session.output.one(&view)?;
     ended(session, &view)
 }

@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use hulse_proto::error::Reason;
 use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::wire::v1;
 use hulse_proto::wire::v1::admin_client::AdminClient;
@@ -17,7 +18,9 @@ use crate::connect::MESSAGE_BYTES_MAX;
 use crate::error::Error;
 
 /// Most pages of one list that are followed.
-const PAGES_MAX: usize = 10_000;
+pub(super) const PAGES_MAX: usize = 10_000;
+/// Topics per page: the most that a server gives.
+const PAGE_SIZE: u32 = 1000;
 
 /// Administers topics and ledgers. Cheap to clone. No method is cancel-safe in the sense that a dropped change may have been made.
 #[derive(Clone)]
@@ -42,6 +45,7 @@ impl Admin {
         let request = v1::CreateTopicRequest {
             name: name.to_owned(),
             partitions,
+            retention: None,
         };
         let answer = self.change(request, |mut admin, request| async move {
             admin.create_topic(request).await
@@ -60,7 +64,7 @@ impl Admin {
             let request = v1::ListTopicsRequest {
                 namespace: namespace.to_owned(),
                 page_token,
-                page_size: 0,
+                page_size: PAGE_SIZE,
             };
             let answer = self.ask(request, |mut admin, request| async move {
                 admin.list_topics(request).await
@@ -90,17 +94,44 @@ impl Admin {
         Topic::from_wire(answer.await?.topic)
     }
 
-    /// Deletes a topic and its data. Answers when the name is free.
+    /// Deletes a topic and its data. Answers when the name is free, which takes its time where there are thousands of partitions.
     ///
     /// # Errors
     /// TOPIC_NOT_FOUND, …; or the outcome is unknown: the deletion may go on by itself.
     pub async fn delete_topic(&self, name: &str) -> Result<(), Error> {
-        let name = name.to_owned();
-        let request = v1::DeleteTopicRequest { name };
-        let answer = self.change(request, |mut admin, request| async move {
-            admin.delete_topic(request).await
-        });
-        answer.await.map(drop)
+        self.delete_topic_watched(name, |_| {}).await
+    }
+
+    /// As [`Admin::delete_topic`]; `left` hears now and then of how many partitions data are left.
+    ///
+    /// # Errors
+    /// As [`Admin::delete_topic`].
+    pub async fn delete_topic_watched(
+        &self,
+        name: &str,
+        mut left: impl FnMut(u32),
+    ) -> Result<(), Error> {
+        // By its identity: the name may be another topic's before we ask again.
+        let topic_uuid = self.describe_topic(name).await?.id.to_bytes();
+        let mut begun = false;
+        loop {
+            let request = v1::DeleteTopicRequest {
+                name: name.to_owned(),
+                topic_uuid: topic_uuid.clone(),
+            };
+            let answer = self.change(request, |mut admin, request| async move {
+                admin.delete_topic(request).await
+            });
+            match answer.await {
+                Ok(answer) if answer.partitions_left > 0 => left(answer.partitions_left),
+                Ok(_) => return Ok(()),
+                Err(error) if begun && error.reason() == Some(Reason::TopicNotFound) => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+            begun = true;
+        }
     }
 
     /// Raises the number of partitions to `partitions` in total. Keys may then go to another partition than before.
@@ -155,7 +186,7 @@ impl Admin {
             .ok_or_else(|| Error::wrong_answer("no ledger"))
     }
 
-    async fn ask<R, T, F, A>(&self, request: R, call: F) -> Result<T, Error>
+    pub(super) async fn ask<R, T, F, A>(&self, request: R, call: F) -> Result<T, Error>
     where
         R: Clone + Send + Sync,
         F: Fn(AdminClient<Channel>, R) -> A + Send + Sync,
@@ -165,7 +196,7 @@ impl Admin {
         self.core.call(Repeat::Always, attempt).await
     }
 
-    async fn change<R, T, F, A>(&self, request: R, call: F) -> Result<T, Error>
+    pub(super) async fn change<R, T, F, A>(&self, request: R, call: F) -> Result<T, Error>
     where
         R: Clone + Send + Sync,
         F: Fn(AdminClient<Channel>, R) -> A + Send + Sync,

@@ -1,9 +1,17 @@
-//! Administration of topics and ledgers: typed forms of service Admin.
+//! Administration of topics, subscriptions and ledgers: typed forms of services Admin and Subscriptions.
 
 mod handle;
 mod offsets;
+mod retention;
+mod subscription_types;
+mod subscriptions;
 mod types;
 
 pub use handle::Admin;
 pub use offsets::Offsets;
+pub use retention::{Keep, NewTopic, Retention, TopicChange, TrimTo, Trimmed};
+pub use subscription_types::{
+    AttachedConsumer, Cursor, CursorSelection, CursorState, MovedCursor, NewSubscription,
+    Subscription,
+};
 pub use types::{Ledger, Partition, Topic};

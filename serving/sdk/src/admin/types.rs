@@ -4,6 +4,7 @@ use hulse_proto::error::Fault;
 use hulse_proto::id::{LedgerId, Offset, TopicId};
 use hulse_proto::wire::v1;
 
+use super::retention::Retention;
 use crate::error::Error;
 
 /// A topic.
@@ -22,6 +23,12 @@ pub struct Topic {
     pub state: String,
     /// By index; empty in lists.
     pub partition: Vec<Partition>,
+    /// How long its records stay, as it says itself.
+    pub retention: Retention,
+    /// The same with what the cluster says where the topic says nothing.
+    pub effective_retention: Retention,
+    /// While the answering broker deletes it: partitions whose data are not gone yet.
+    pub partitions_left: Option<u32>,
 }
 
 /// A partition of a topic.
@@ -82,6 +89,9 @@ impl Topic {
             partitions: wire.partitions,
             created_at_ms: wire.created_at_ms,
             state: wire.state,
+            retention: Retention::from_wire(wire.retention),
+            effective_retention: Retention::from_wire(wire.effective_retention),
+            partitions_left: wire.partitions_left,
             partition: wire
                 .partition
                 .into_iter()

@@ -9,6 +9,7 @@ use super::handle::{Client, Parts};
 use crate::clock::SystemClock;
 use crate::connect::{Broker, Connect, TcpConnect};
 use crate::error::Error;
+use crate::interceptor::Interceptor;
 
 /// How long look-ups and admin calls go on trying.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,6 +25,7 @@ pub struct ClientBuilder {
     connect: Arc<dyn Connect>,
     clock: Arc<dyn WallClock>,
     seed: Option<[u8; 32]>,
+    interceptors: Vec<Arc<dyn Interceptor>>,
 }
 
 impl ClientBuilder {
@@ -35,6 +37,7 @@ impl ClientBuilder {
             connect: Arc::new(TcpConnect),
             clock: Arc::new(SystemClock),
             seed: None,
+            interceptors: Vec::new(),
         }
     }
 
@@ -68,6 +71,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Adds an interceptor: it sees the records of every producer, reader and consumer of this client, in the order of these calls
+    /// and before those that they were given themselves.
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
     /// The client. Nothing is dialled before the first call.
     ///
     /// # Errors
@@ -88,6 +98,7 @@ impl ClientBuilder {
             connect: self.connect,
             clock: self.clock,
             seed: self.seed,
+            interceptors: self.interceptors,
         }))
     }
 }

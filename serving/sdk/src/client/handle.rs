@@ -12,7 +12,9 @@ use rand_chacha::ChaCha8Rng;
 use super::ClientBuilder;
 use crate::admin::Admin;
 use crate::connect::{Broker, Connect, Pool};
+use crate::consumer::SubscriptionConsumerBuilder;
 use crate::error::Error;
+use crate::interceptor::{Chain, Interceptor};
 use crate::producer::ProducerBuilder;
 use crate::reader::ReaderBuilder;
 use crate::session::Sessions;
@@ -35,6 +37,7 @@ pub(crate) struct Core {
     pub(crate) pool: Pool,
     pub(crate) sessions: Sessions,
     pub(crate) clock: Arc<dyn WallClock>,
+    pub(crate) interceptors: Chain,
     rng: Mutex<ChaCha8Rng>,
 }
 
@@ -45,6 +48,7 @@ pub(super) struct Parts {
     pub(super) connect: Arc<dyn Connect>,
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) seed: Option<[u8; 32]>,
+    pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
 }
 
 impl Client {
@@ -67,6 +71,7 @@ impl Client {
             pool: Pool::new(parts.connect),
             sessions: Sessions::default(),
             clock: parts.clock,
+            interceptors: Chain::default().and(&parts.interceptors),
             rng: Mutex::new(rng),
         };
         Self {
@@ -84,7 +89,12 @@ impl Client {
         ReaderBuilder::new(Arc::clone(&self.core), topic.into())
     }
 
-    /// Topics and ledgers.
+    /// Begins a consumer of `topic` by a subscription: it gets each record until it acknowledges it, over any number of restarts.
+    pub fn consumer(&self, topic: impl Into<String>) -> SubscriptionConsumerBuilder {
+        SubscriptionConsumerBuilder::new(Arc::clone(&self.core), topic.into())
+    }
+
+    /// Topics, subscriptions and ledgers.
     pub fn admin(&self) -> Admin {
         Admin::new(Arc::clone(&self.core))
     }

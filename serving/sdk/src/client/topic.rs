@@ -84,7 +84,15 @@ impl Core {
         }
         let owners: Option<Vec<_>> = owners.into_iter().collect();
         let owners = owners.ok_or_else(|| wrong("the same partition twice"))?;
-        Ok(Resolved { id, owners })
+        let mut leader_epochs = vec![0; count];
+        for owner in &answer.partitions {
+            leader_epochs[owner.index as usize] = owner.leader_epoch;
+        }
+        Ok(Resolved {
+            id,
+            owners,
+            leader_epochs,
+        })
     }
 }
 
@@ -93,6 +101,8 @@ struct Resolved {
     id: TopicId,
     /// By partition index.
     owners: Vec<Broker>,
+    /// Leader epochs as the answering broker knows them; 0: not opened yet.
+    leader_epochs: Vec<u32>,
 }
 
 /// A topic as last resolved.
@@ -137,6 +147,11 @@ impl Topic {
             )
             .into()),
         }
+    }
+
+    /// Leader epoch of each partition, as last resolved; 0: not known.
+    pub(crate) fn leader_epochs(&self) -> Vec<u32> {
+        self.lock().leader_epochs.clone()
     }
 
     /// Takes a server's word for where the partition is now.

@@ -252,7 +252,7 @@ impl LaneTask {
                 if fault.reason != Reason::NackedBefore {
                     count(&self.shared.counters.refusals, 1);
                     debug!(partition = self.partition, seq, %fault, "batch was refused");
-                    self.trouble(&fault);
+                    self.trouble(&fault.clone().into());
                 }
                 self.event(Event::Nacked { seq, fault });
             }
@@ -306,7 +306,7 @@ impl LaneTask {
             .next(&mut self.rng, why.and_then(Error::retry_after));
     }
 
-    fn trouble(&self, error: &dyn std::fmt::Display) {
+    fn trouble(&self, error: &Error) {
         let shared = &self.shared;
         shared
             .trouble

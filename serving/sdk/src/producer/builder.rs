@@ -6,12 +6,14 @@ use std::time::Duration;
 use hulse_proto::batch::{BATCH_HEADER_BYTES, BatchBuilder, Compression};
 use hulse_proto::limits::{BATCH_BYTES_MAX, RECORD_BYTES_MAX};
 
+use super::delivery_mode::DeliveryMode;
 use super::handle::{Producer, ProducerConfig};
 use super::partitioner::Partitioner;
 use super::queue::Batching;
 use super::shared::{Acks, Delivery, ProducerIdentity, Shared};
 use crate::client::{Core, Topic};
 use crate::error::Error;
+use crate::interceptor::Interceptor;
 
 const BATCH_BYTES: usize = 1 << 20;
 const LINGER_MAX: Duration = Duration::from_secs(60);
@@ -33,6 +35,7 @@ pub struct ProducerBuilder {
     partitioner: Partitioner,
     auto_create: bool,
     resume: Option<ProducerIdentity>,
+    interceptors: Vec<Arc<dyn Interceptor>>,
 }
 
 impl ProducerBuilder {
@@ -54,6 +57,7 @@ impl ProducerBuilder {
             partitioner: Partitioner::default(),
             auto_create: true,
             resume: None,
+            interceptors: Vec::new(),
         }
     }
 
@@ -81,6 +85,15 @@ impl ProducerBuilder {
     pub fn acks(mut self, acks: Acks) -> Self {
         self.delivery.acks = acks;
         self
+    }
+
+    /// The delivery mode by its name: [`DeliveryMode::AtMostOnce`] is acks none, [`DeliveryMode::AtLeastOnce`] (default) is acks
+    /// quorum.
+    pub fn delivery_mode(self, mode: DeliveryMode) -> Self {
+        self.acks(match mode {
+            DeliveryMode::AtMostOnce => Acks::None,
+            DeliveryMode::AtLeastOnce => Acks::Quorum,
+        })
     }
 
     /// Whether batches carry producer id and sequence, so that resends are recognised. Default true. Without it a broken link may
@@ -121,6 +134,12 @@ impl ProducerBuilder {
         self
     }
 
+    /// Adds an interceptor: it sees this producer's records, in the order of these calls and after the client's interceptors.
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
     /// Resolves the topic; the producer. The number of partitions stays as it is now for the life of the producer.
     ///
     /// # Errors
@@ -132,7 +151,8 @@ impl ProducerBuilder {
         self.delivery.idempotent &= self.delivery.acks == Acks::Quorum;
         let topic = Topic::open(Arc::clone(&self.core), &self.topic, self.auto_create).await?;
         let memory = self.unacked_bytes_max;
-        let shared = Shared::new(self.core, topic, self.delivery, memory);
+        let chain = self.core.interceptors.and(&self.interceptors);
+        let shared = Shared::new(self.core, topic, self.delivery, memory, chain);
         if let Some(identity) = self.resume {
             let _ = shared.identity.set(identity);
         }

@@ -62,9 +62,10 @@ impl Producer {
     ///
     /// # Errors
     /// The record was not queued: it is too large, its partition does not exist, or the producer is closed, fenced or its partition
-    /// stopped. Cancel-safe: dropped while it waits, nothing was queued.
+    /// stopped, or an interceptor refuses it. Cancel-safe: dropped while it waits, nothing was queued.
     pub async fn send(&self, record: Record) -> Result<Ticket, Error> {
-        let cost = record.cost();
+        let record = self.inner.intercept(record)?;
+        let cost = self.inner.cost(&record);
         let memory = &self.inner.shared.memory;
         let steps = self.inner.memory_steps(cost);
         let permit = match memory.try_acquire_many(steps) {
@@ -84,7 +85,8 @@ impl Producer {
     /// # Errors
     /// Those of `send`, and Overloaded while `max_unacked_bytes` are taken.
     pub fn try_send(&self, record: Record) -> Result<Ticket, Error> {
-        let steps = self.inner.memory_steps(record.cost());
+        let record = self.inner.intercept(record)?;
+        let steps = self.inner.memory_steps(self.inner.cost(&record));
         match self.inner.shared.memory.try_acquire_many(steps) {
             Ok(permit) => permit.forget(),
             Err(TryAcquireError::NoPermits) => {
@@ -205,6 +207,19 @@ impl Producer {
 }
 
 impl Inner {
+    fn intercept(&self, record: Record) -> Result<Record, Error> {
+        match &self.shared.placing {
+            None => Ok(record),
+            Some(placing) => placing.chain.on_send(&placing.topic, record),
+        }
+    }
+
+    /// What a record takes of the memory budget, with what interceptors may add.
+    fn cost(&self, record: &Record) -> usize {
+        let placing = self.shared.placing.as_ref();
+        record.cost() + placing.map_or(0, |placing| placing.chain.placed_bytes_max())
+    }
+
     /// What a record takes of the memory semaphore; never more than there is, so that every record can be sent.
     fn memory_steps(&self, cost: usize) -> u32 {
         cost.min(self.shared.memory_max) as u32
@@ -249,7 +264,8 @@ impl Inner {
     ) -> &'a Arc<Queue> {
         slot.get_or_init(|| {
             let losses = Arc::clone(&self.shared.losses);
-            let queue = Arc::new(Queue::new(partition, self.batching, losses));
+            let placing = self.shared.placing.clone();
+            let queue = Arc::new(Queue::new(partition, self.batching, losses, placing));
             if lane {
                 let shared = Arc::clone(&self.shared);
                 let task = LaneTask::new(shared, partition, Arc::clone(&queue));

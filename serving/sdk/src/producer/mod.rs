@@ -9,6 +9,7 @@
 //! 3. Each record's fate is told exactly once: by its ticket, or, when that was dropped, by `flush` and `close`.
 
 mod builder;
+mod delivery_mode;
 mod handle;
 mod losses;
 mod partitioner;
@@ -21,6 +22,7 @@ mod ticket;
 mod trouble;
 
 pub use builder::ProducerBuilder;
+pub use delivery_mode::{DeliveryMode, UnknownDeliveryMode};
 pub use handle::Producer;
 pub use partitioner::{Partitioner, murmur2, partition_of_key};
 pub(crate) use queue::{Content, Queue, Request};

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::losses::Losses;
 use super::ticket::{BatchFate, Ticket, Weight};
 use crate::error::Error;
+use crate::interceptor::Placing;
 use crate::lane::Room;
 
 /// How batches are made.
@@ -56,6 +57,8 @@ struct Growing {
 
 #[derive(Default)]
 struct State {
+    /// Records that were queued so far.
+    queued: u64,
     growing: Option<Growing>,
     full: VecDeque<Sealed>,
     /// Somebody waits: the growing batch goes as soon as there is room.
@@ -71,16 +74,24 @@ pub(crate) struct Queue {
     partition: u32,
     batching: Batching,
     losses: Arc<Losses>,
+    /// `None`: no interceptors.
+    placing: Option<Arc<Placing>>,
     state: Mutex<State>,
     pub(crate) wake: Notify,
 }
 
 impl Queue {
-    pub(super) fn new(partition: u32, batching: Batching, losses: Arc<Losses>) -> Self {
+    pub(super) fn new(
+        partition: u32,
+        batching: Batching,
+        losses: Arc<Losses>,
+        placing: Option<Arc<Placing>>,
+    ) -> Self {
         Self {
             partition,
             batching,
             losses,
+            placing,
             state: Mutex::default(),
             wake: Notify::new(),
         }
@@ -92,14 +103,25 @@ impl Queue {
         if let Some(error) = &state.closed {
             return Err(error.clone());
         }
+        let headers;
+        let record = match &self.placing {
+            None => *record,
+            Some(placing) => {
+                headers = placing.headers(self.partition, state.queued, record.headers)?;
+                RecordRef {
+                    headers: &headers,
+                    ..*record
+                }
+            }
+        };
         // `cost` is above what the record takes on the wire.
         let bytes_max = self.batching.bytes_max;
         let full = |growing: &Growing| growing.builder.len_estimate() + cost > bytes_max;
         let mut news = state.growing.as_ref().is_none_or(full) && self.begin(&mut state)?;
-        let mut pushed = self.push(&mut state, record);
+        let mut pushed = self.push(&mut state, &record);
         if matches!(pushed, Err(BatchError::Full)) {
             news |= self.begin(&mut state)?;
-            pushed = self.push(&mut state, record);
+            pushed = self.push(&mut state, &record);
         }
         if let Err(error) = pushed {
             // A batch that was begun for a record that nobody takes.
@@ -112,6 +134,7 @@ impl Queue {
             }
             return Err(error.into());
         }
+        state.queued += 1;
         let growing = state.growing.as_mut().expect("push() found it");
         growing.cost += cost;
         let ticket = growing.fate.ticket(growing.builder.count() - 1);
@@ -130,7 +153,7 @@ impl Queue {
     /// Seals the growing batch, if any, and begins the next.
     fn begin(&self, state: &mut State) -> Result<bool, Error> {
         let builder = BatchBuilder::new(self.batching.compression)?;
-        let fate = BatchFate::new(self.partition, Arc::clone(&self.losses));
+        let fate = BatchFate::new(self.partition, state.queued, Arc::clone(&self.losses));
         state.seal();
         state.growing = Some(Growing {
             builder,
@@ -147,7 +170,7 @@ impl Queue {
         if let Some(error) = &state.closed {
             return Err(error.clone());
         }
-        let fate = BatchFate::raw(self.partition, Arc::clone(&self.losses));
+        let fate = BatchFate::raw(self.partition, state.queued, Arc::clone(&self.losses));
         fate.seal(Weight { records, cost: 0 });
         state.seal();
         let ticket = fate.ticket(0);

@@ -7,9 +7,11 @@ use hulse_proto::error::ErrorKind;
 use hulse_proto::id::ProducerId;
 use hulse_proto::wire::v1;
 use hulse_proto::wire::v1::txn_client::TxnClient;
+use rand::Rng;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use super::losses::Losses;
 use super::stats::{Counters, count};
@@ -17,6 +19,7 @@ use super::ticket::BatchFate;
 use super::trouble::Trouble;
 use crate::client::{Core, Repeat, Topic};
 use crate::error::Error;
+use crate::interceptor::{Chain, Placing, Produced};
 use crate::lane::{Cause, Failure, Stored};
 
 /// When a record counts as sent.
@@ -61,11 +64,27 @@ pub(crate) struct Shared {
     /// Ends every lane at once.
     pub(crate) stop: CancellationToken,
     pub(crate) lanes: TaskTracker,
+    /// `None`: no interceptors.
+    pub(crate) placing: Option<Arc<Placing>>,
 }
 
 impl Shared {
-    pub(super) fn new(core: Arc<Core>, topic: Topic, delivery: Delivery, memory: usize) -> Self {
+    pub(super) fn new(
+        core: Arc<Core>,
+        topic: Topic,
+        delivery: Delivery,
+        memory: usize,
+        chain: Chain,
+    ) -> Self {
+        let placing = (!chain.is_empty()).then(|| {
+            Arc::new(Placing {
+                chain,
+                topic: topic.name.to_string(),
+                producer: Uuid::from_u128(core.child_rng().random()),
+            })
+        });
         Self {
+            placing,
             core,
             topic,
             delivery,
@@ -123,6 +142,20 @@ impl Shared {
                 Err(self.error_of(&failure))
             }
         };
+        if let Some(placing) = &self.placing {
+            let outcome = match &outcome {
+                Ok(stored) => Ok(fate.receipt(0, stored)),
+                Err(error) => Err(error),
+            };
+            placing.chain.on_ack(&Produced {
+                topic: &placing.topic,
+                partition: fate.partition(),
+                producer: placing.producer,
+                number: fate.first(),
+                records: weight.records,
+                outcome,
+            });
+        }
         fate.settle(outcome);
         self.memory.add_permits(weight.cost);
     }
@@ -148,14 +181,20 @@ impl Shared {
                     true => ErrorKind::OutcomeUnknown,
                     false => ErrorKind::Unavailable,
                 };
-                let why = self.trouble.words().map_or_else(
+                let last = self.trouble.last();
+                let why = last.as_ref().map_or_else(
                     || format!("are the brokers of {} up and fast enough?", self.topic.name),
-                    |words| format!("the last word was: {words}"),
+                    |error| format!("the last word was: {error}"),
                 );
                 let timeout = self.delivery.timeout;
                 let words =
                     format!("not confirmed within the delivery time-out of {timeout:?}; {why}");
-                Error::local(kind, words)
+                let error = Error::local(kind, words);
+                // The broker's own word is the cause, for those who want its code.
+                match last.as_ref().and_then(Error::fault) {
+                    Some(fault) => error.with_source(Arc::new(fault.clone())),
+                    None => error,
+                }
             }
             Cause::EpochsUsedUp => Error::local(
                 ErrorKind::Fenced,

@@ -48,6 +48,8 @@ pub struct Ticket {
 #[derive(Debug)]
 pub(crate) struct BatchFate {
     partition: u32,
+    /// Number of its first record among the producer's in this partition.
+    first: u64,
     /// Its bytes came from outside and keep their stamp.
     raw: bool,
     losses: Arc<Losses>,
@@ -72,17 +74,18 @@ struct State {
 }
 
 impl BatchFate {
-    pub(crate) fn new(partition: u32, losses: Arc<Losses>) -> Arc<Self> {
-        Self::make(partition, losses, false)
+    pub(crate) fn new(partition: u32, first: u64, losses: Arc<Losses>) -> Arc<Self> {
+        Self::make(partition, first, losses, false)
     }
 
-    pub(crate) fn raw(partition: u32, losses: Arc<Losses>) -> Arc<Self> {
-        Self::make(partition, losses, true)
+    pub(crate) fn raw(partition: u32, first: u64, losses: Arc<Losses>) -> Arc<Self> {
+        Self::make(partition, first, losses, true)
     }
 
-    fn make(partition: u32, losses: Arc<Losses>, raw: bool) -> Arc<Self> {
+    fn make(partition: u32, first: u64, losses: Arc<Losses>, raw: bool) -> Arc<Self> {
         Arc::new(Self {
             partition,
+            first,
             raw,
             losses,
             weight: OnceLock::new(),
@@ -97,6 +100,27 @@ impl BatchFate {
 
     pub(crate) fn weight(&self) -> Weight {
         self.weight.get().copied().unwrap_or_default()
+    }
+
+    pub(super) fn partition(&self) -> u32 {
+        self.partition
+    }
+
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Of the record at `index`.
+    pub(super) fn receipt(&self, index: u32, stored: &Stored) -> Receipt {
+        let index = u64::from(index);
+        Receipt {
+            partition: self.partition,
+            offset: stored
+                .base_offset
+                .map(|base| Offset(base.0.saturating_add(index))),
+            append_time: stored.append_time,
+            duplicate: stored.duplicate,
+        }
     }
 
     pub(crate) fn is_raw(&self) -> bool {
@@ -141,18 +165,6 @@ impl Ticket {
     pub fn partition(&self) -> u32 {
         self.fate.partition
     }
-
-    fn receipt(&self, stored: &Stored) -> Receipt {
-        let index = u64::from(self.index);
-        Receipt {
-            partition: self.fate.partition,
-            offset: stored
-                .base_offset
-                .map(|base| Offset(base.0.saturating_add(index))),
-            append_time: stored.append_time,
-            duplicate: stored.duplicate,
-        }
-    }
 }
 
 impl Future for Ticket {
@@ -163,7 +175,7 @@ impl Future for Ticket {
         let mut state = this.fate.lock();
         if let Some(outcome) = &state.outcome {
             let answer = match outcome {
-                Ok(stored) => Ok(this.receipt(stored)),
+                Ok(stored) => Ok(this.fate.receipt(this.index, stored)),
                 Err(error) => Err(error.clone()),
             };
             this.observed = true;
@@ -214,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn tickets_of_a_batch_get_their_own_offsets() {
-        let fate = BatchFate::new(3, Arc::default());
+        let fate = BatchFate::new(3, 0, Arc::default());
         let tickets = [fate.ticket(0), fate.ticket(1)];
         let waiting = tokio::spawn(futures::future::join_all(tickets));
         tokio::task::yield_now().await;
@@ -229,7 +241,7 @@ mod tests {
     #[tokio::test]
     async fn failures_are_counted_for_dropped_tickets_only() {
         let losses = Arc::<Losses>::default();
-        let fate = BatchFate::new(0, Arc::clone(&losses));
+        let fate = BatchFate::new(0, 0, Arc::clone(&losses));
         let (early, late, awaited) = (fate.ticket(0), fate.ticket(1), fate.ticket(2));
         drop(early);
         fate.settle(Err(refused()));
@@ -239,7 +251,7 @@ mod tests {
         assert_eq!(error.lost_tickets(), 2);
         assert_eq!(error.reason(), Some(Reason::InvalidRecord));
         assert!(losses.take().is_ok());
-        let fine = BatchFate::new(0, Arc::clone(&losses));
+        let fine = BatchFate::new(0, 0, Arc::clone(&losses));
         drop(fine.ticket(0));
         fine.settle(Ok(stored()));
         assert!(losses.take().is_ok());

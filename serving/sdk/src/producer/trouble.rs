@@ -1,13 +1,14 @@
 //! What keeps a producer from being answered, for a person: the last word of a broker or of the link, told while it lasts and in the
 //! error of what was not delivered in time.
 
-use std::fmt::Display;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::warn;
+
+use crate::error::Error;
 
 /// Trouble that lasts this long is told …
 const TELL_AFTER: Duration = Duration::from_secs(2);
@@ -22,15 +23,14 @@ pub(crate) struct Trouble {
 }
 
 struct Now {
-    words: String,
+    error: Error,
     tell_at: Instant,
 }
 
 impl Trouble {
     /// Something could not be done and is tried again.
-    pub(crate) fn note(&self, topic: &str, partition: u32, error: &dyn Display) {
+    pub(crate) fn note(&self, topic: &str, partition: u32, error: &Error) {
         let now = Instant::now();
-        let words = error.to_string();
         let mut last = self
             .now
             .lock()
@@ -41,7 +41,8 @@ impl Trouble {
             warn!(topic, partition, %error, "records wait; they are sent again until their delivery time is over");
         }
         let tell_at = if tell { now + TELL_EVERY } else { tell_at };
-        *last = Some(Now { words, tell_at });
+        let error = error.clone();
+        *last = Some(Now { error, tell_at });
         self.any.store(true, Ordering::Relaxed);
     }
 
@@ -56,27 +57,31 @@ impl Trouble {
     }
 
     /// The last word, while the trouble lasts.
-    pub(crate) fn words(&self) -> Option<String> {
+    pub(crate) fn last(&self) -> Option<Error> {
         let last = self
             .now
             .lock()
             .expect("no code panics while it holds this lock");
-        last.as_ref().map(|last| last.words.clone())
+        last.as_ref().map(|last| last.error.clone())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use hulse_proto::error::{Fault, Reason};
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn trouble_is_remembered_until_something_is_answered() {
         let trouble = Trouble::default();
-        assert_eq!(trouble.words(), None);
-        trouble.note("t", 0, &"no bookie");
-        trouble.note("t", 1, &"disk full");
-        assert_eq!(trouble.words().as_deref(), Some("disk full"));
+        let reason = |trouble: &Trouble| trouble.last().and_then(|error| error.reason());
+        let word = |reason| Error::from(Fault::new(reason, "a word"));
+        assert_eq!(reason(&trouble), None);
+        trouble.note("t", 0, &word(Reason::NotEnoughBookies));
+        trouble.note("t", 1, &word(Reason::StorageFull));
+        assert_eq!(reason(&trouble), Some(Reason::StorageFull));
         trouble.over();
-        assert_eq!(trouble.words(), None);
+        assert!(trouble.last().is_none());
     }
 }

@@ -9,6 +9,7 @@ use hulse_proto::id::Offset;
 use super::handle::Reader;
 use crate::client::{Core, Topic};
 use crate::error::Error;
+use crate::interceptor::Interceptor;
 
 const BYTES_IN_FLIGHT: u32 = 16 << 20;
 const BYTES_IN_FLIGHT_MIN: u32 = 64 << 10;
@@ -37,6 +38,7 @@ pub struct ReaderBuilder {
     start: Start,
     starts: BTreeMap<u32, Start>,
     partitions: Option<Vec<u32>>,
+    interceptors: Vec<Arc<dyn Interceptor>>,
     pub(super) config: ReaderConfig,
 }
 
@@ -55,6 +57,7 @@ impl ReaderBuilder {
             start: Start::default(),
             starts: BTreeMap::new(),
             partitions: None,
+            interceptors: Vec::new(),
             config: ReaderConfig {
                 follow: true,
                 bytes_in_flight_max: BYTES_IN_FLIGHT,
@@ -99,6 +102,12 @@ impl ReaderBuilder {
         self
     }
 
+    /// Adds an interceptor: it sees this reader's records, in the reverse order of these calls and before the client's interceptors.
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
     /// Resolves the topic, which is never created; begins to fetch.
     ///
     /// # Errors
@@ -128,11 +137,9 @@ impl ReaderBuilder {
         let starts = partitions
             .into_iter()
             .map(|partition| (partition, start_of(partition)));
-        Ok(Reader::begin(
-            self.core,
-            topic,
-            starts.collect(),
-            self.config,
-        ))
+        let chain = self.core.interceptors.and(&self.interceptors);
+        let starts = starts.collect();
+        let reader = Reader::begin(self.core, topic, starts, self.config);
+        Ok(reader.with_interceptors(chain))
     }
 }

@@ -17,6 +17,7 @@ use super::fetch::{Fetch, Fetched, Source};
 use super::record::{ReadRecord, RecordBatch};
 use crate::client::{Core, Topic};
 use crate::error::Error;
+use crate::interceptor::Chain;
 
 /// Messages that wait to be taken; their bytes are bounded by `max_bytes_in_flight`.
 const QUEUE_MAX: usize = 1024;
@@ -37,6 +38,7 @@ pub struct Reader {
     /// Where the message that is being handed out ends.
     chunk_end: Option<(u32, u64)>,
     stats: ReaderStats,
+    interceptors: Chain,
     /// Ended by the drop.
     _tasks: JoinSet<()>,
 }
@@ -95,21 +97,31 @@ impl Reader {
             room: None,
             chunk_end: None,
             stats: ReaderStats::default(),
+            interceptors: Chain::default(),
             _tasks: tasks,
         }
+    }
+
+    pub(super) fn with_interceptors(mut self, interceptors: Chain) -> Self {
+        self.interceptors = interceptors;
+        self
     }
 
     /// The next record of any partition; `None` when every partition was read to its end, which never is while following.
     ///
     /// # Errors
     /// A partition is out of reach (it is tried further), a batch is damaged (the next call goes on behind it), offsets are missing
-    /// ([`Error::gap`]) or out of range: that partition's reading has ended, the others go on. Cancel-safe.
+    /// ([`Error::gap`]) or out of range: that partition's reading has ended, the others go on; or an interceptor refused the record (the
+    /// next call goes on behind it). Cancel-safe.
     pub async fn next(&mut self) -> Result<Option<ReadRecord>, Error> {
         loop {
             if let Some(record) = self.records.next() {
                 self.advance(record.partition, record.offset.0 + 1);
                 self.stats.records += 1;
-                return Ok(Some(record));
+                return self
+                    .interceptors
+                    .before_deliver(&self.topic, record)
+                    .map(Some);
             }
             match self.pull().await? {
                 None => return Ok(None),

@@ -1,5 +1,6 @@
 //! Fakes for this crate's tests: a partition as its owner judges it ([`partition`]) and a broker around it ([`server`]).
 
+mod consume;
 mod end_to_end;
 mod log;
 mod partition;

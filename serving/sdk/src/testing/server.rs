@@ -14,6 +14,7 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, OwnerEpoch, TopicId};
 use hulse_proto::limits::BATCH_BYTES_MAX;
 use hulse_proto::wire::v1;
+use hulse_proto::wire::v1::consume_server::ConsumeServer;
 use hulse_proto::wire::v1::log_server::LogServer;
 use hulse_proto::wire::v1::lookup_server::LookupServer;
 use hulse_proto::wire::v1::produce_server::ProduceServer;
@@ -26,6 +27,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
+use super::consume::{Cursor, CursorKey};
 use super::partition::{Partition, Verdict};
 
 pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -64,6 +66,8 @@ pub(super) struct State {
     /// Changes with each stored batch.
     pub(super) stored: watch::Sender<u64>,
     partitions: u32,
+    pub(super) cursors: Mutex<BTreeMap<CursorKey, Cursor>>,
+    pub(super) next_session: AtomicI64,
 }
 
 /// A running fake. Dropping it breaks every link.
@@ -82,12 +86,15 @@ impl Server {
             next_producer: AtomicI64::new(100),
             stored: watch::channel(0).0,
             partitions,
+            cursors: Mutex::default(),
+            next_session: AtomicI64::new(1),
         });
         let service = Service(Arc::clone(&state));
         let serving = tonic::transport::Server::builder()
             .add_service(LookupServer::new(service.clone()))
             .add_service(TxnServer::new(service.clone()))
             .add_service(LogServer::new(service.clone()))
+            .add_service(ConsumeServer::new(service.clone()))
             .add_service(ProduceServer::new(service).max_decoding_message_size(BATCH_BYTES_MAX * 2))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let task = tokio::spawn(async move { serving.await.unwrap() });

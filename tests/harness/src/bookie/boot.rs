@@ -103,6 +103,10 @@ impl SimBookie {
                 drop(state);
                 let this = self.clone();
                 tokio::spawn(async move { this.serve(boot, wake).await });
+                let this = self.clone();
+                tokio::spawn(async move { this.reclaim_now_and_then(boot).await });
+                let this = self.clone();
+                tokio::spawn(async move { this.collect_now_and_then(boot).await });
                 if let SyncMode::Interval(every) = sync {
                     let this = self.clone();
                     tokio::spawn(async move { this.sync_every(boot, every).await });

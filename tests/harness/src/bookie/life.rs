@@ -18,6 +18,10 @@ use crate::trace;
 
 /// An idle log is marked after about this long.
 const IDLE: Duration = Duration::from_millis(50);
+/// Reclaim rests at most so long between pieces, ms.
+const RECLAIM_REST_MS: u64 = 400;
+/// It does fewer pieces than this at a time.
+const RECLAIM_PIECES_MAX: u32 = 6;
 /// A full disk is looked at again after this long.
 const FULL_AGAIN: Duration = Duration::from_millis(300);
 
@@ -119,6 +123,12 @@ impl Life {
         (output.verify, replies)
     }
 
+    /// True when a deletion waits in the group that is to be written, or for it.
+    fn deletes(&self) -> bool {
+        let mut waiting = self.waiting.values();
+        waiting.any(|(request, _)| matches!(request, Request::Delete(_)))
+    }
+
     /// True when a fence waits in the group that is to be written.
     fn fences(&self) -> bool {
         self.waiting
@@ -138,6 +148,8 @@ enum Turn {
     Timer,
     /// The mark after rest, and the next log file.
     Idle,
+    /// A piece of reclaim: a removal, a part of a copy, its name, a check.
+    Reclaim,
 }
 
 impl SimBookie {
@@ -181,6 +193,36 @@ impl SimBookie {
                 return;
             }
         }
+    }
+
+    /// Reclaim, a piece now and then, until this boot ends. Its chance is its own: others draw as they did without it.
+    pub(super) async fn reclaim_now_and_then(self: Arc<Self>, boot: u64) {
+        let mut rng = self
+            .setup
+            .seeds
+            .stream(&format!("reclaim {} {boot}", self.name));
+        loop {
+            sleep(Duration::from_millis(rng.random_range(1..RECLAIM_REST_MS))).await;
+            for _ in 0..rng.random_range(1..RECLAIM_PIECES_MAX) {
+                if !self.turn(boot, Turn::Reclaim) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn reclaim(&self, life: &mut Life) -> StepOutput {
+        let before = self.disk.used();
+        let done = life.node.reclaim();
+        let freed = before.saturating_sub(self.disk.used());
+        if freed > 0 {
+            self.setup.counts.add("log files freed");
+        }
+        if done.compacted {
+            self.setup.counts.add("log files compacted");
+        }
+        life.wake.notify_one();
+        done.output
     }
 
     /// A while on a full disk, else for ever.
@@ -233,6 +275,7 @@ impl SimBookie {
             Turn::Spare => life.node.make_spare(),
             Turn::Timer => life.node.sync_now(),
             Turn::Idle => life.node.idle(),
+            Turn::Reclaim => self.reclaim(life),
         };
         let failed = life.node.core().failed().is_some();
         let (_, replies) = life.due(output);
@@ -272,14 +315,19 @@ impl SimBookie {
         let point = match turn {
             Turn::Write => CrashPoint(1),
             Turn::Sync => CrashPoint(2),
-            Turn::Spare | Turn::Timer | Turn::Idle => return None,
+            Turn::Spare | Turn::Idle if life.node.wants_seal() => CrashPoint(7),
+            Turn::Spare if life.node.wants_spare() => CrashPoint(6),
+            Turn::Reclaim if life.node.reclaims() => CrashPoint(10),
+            Turn::Spare | Turn::Timer | Turn::Idle | Turn::Reclaim => return None,
         };
         let fence = life.fences().then_some(CrashPoint(4));
         let raises = life.node.core().raises_watermark();
         let watermark = raises.then_some(CrashPoint(12));
+        let tombstone = life.deletes().then_some(CrashPoint(11));
         fence
             .into_iter()
             .chain(watermark)
+            .chain(tombstone)
             .chain([point])
             .find_map(|point| self.setup.crashes.pass(point).map(|side| (point, side)))
     }

@@ -22,11 +22,8 @@ impl SimBookie {
     /// Flips a bit in the last byte of its copy of an entry; false when it has none. Let it rest before, so that a mark proves the
     /// entry's group.
     pub fn spoil_entry(&self, ledger: LedgerId, entry: EntryId) -> bool {
-        let found = self.node(|node| {
-            let state = node.core().state().ledgers.get(&ledger)?;
-            Some(state.entries.get(entry)?.location)
-        });
-        let Some(location) = found.flatten() else {
+        let found = self.node(|node| node.slot(ledger, entry));
+        let Some(location) = found.flatten().map(|slot| slot.location) else {
             return false;
         };
         let last = u64::from(location.offset) + u64::from(location.bytes) - 1;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use rand::RngCore;
 
-use super::super::{Disk, DiskError, DiskErrorKind, DiskFile, DiskLock};
+use super::super::{Disk, DiskError, DiskErrorKind, DiskFile, DiskLock, Space};
 use super::content::{Content, Survival, put};
 
 /// How many calls were made of each kind.
@@ -348,6 +348,15 @@ impl Disk for MemoryDisk {
         state.counts.dir_syncs += 1;
         state.durable_names = state.names.clone();
         Ok(())
+    }
+
+    fn space(&self) -> Result<Space, DiskError> {
+        let state = self.state();
+        let total = state.capacity.unwrap_or(u64::MAX);
+        Ok(Space {
+            free: total.saturating_sub(state.used()),
+            total,
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use super::view::{CodecView, CodecsView};
 use crate::arguments::Load;
 use crate::commands::bench::run::ensure_topic;
 use crate::commands::session::Session;
-use crate::failure::{Failure, Stop};
+use crate::failure::Stop;
 use crate::output::Progress;
 
 /// All codecs of Kafka's batches, and whether clients of ours send them; none first.

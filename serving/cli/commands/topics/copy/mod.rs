@@ -6,8 +6,9 @@
 //! partition has already: it reads the step again, compares those with what is there, and goes on behind them (`resume`).
 //!
 //! # Invariants
-//! 1. No record is copied twice. All runs send as the same producer, so what an earlier run left under way is refused or recognised
-//!    by its sequence, wherever it lands.
+//! 1. No record is copied twice. All runs send as the same producer. The first record to each partition is waited for alone: either
+//!    it is stored, and whatever an earlier run left under way is refused by its sequence from then on; or its own sequence is taken,
+//!    because such a batch came in first, and then the target is looked at again (`step::Sink::prove`).
 //! 2. Each receipt has the offset that was foreseen; another one shows that somebody else wrote to the target, and ends the run.
 //! 3. Records of one partition of the source that go to one partition of the target keep their order.
 

@@ -1,12 +1,14 @@
 //! The run: finds the goal and the last plan, makes the rest of its step, then one step after the other.
 
+use std::time::Duration;
+
 use hulse_sdk::{Client, Producer};
 use serde::Serialize;
 
 use super::goal::{Goal, bounds};
 use super::plan::{Plan, Plans, last, topic_of};
 use super::resume;
-use super::step::{Sink, Source};
+use super::step::{Made, Sink, Source, Work};
 use crate::arguments;
 use crate::commands::produce::Pace;
 use crate::commands::session::Session;
@@ -15,6 +17,10 @@ use crate::output::{Field, Progress, Table, View, grouped};
 
 /// Offsets of one step: what is read and compared again after a break, at most.
 const STEP_OFFSETS: u64 = 50_000;
+/// How often the target is looked at again because batches of an earlier run came in late; such a run has five under way at most.
+const LOOKS_MAX: usize = 10;
+/// Between two looks.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// What was copied.
 #[derive(Debug, Clone, Serialize)]
@@ -76,8 +82,7 @@ pub(crate) async fn run(
     let dry = session.globals.dry_run;
     let names = (copy.source.as_str(), copy.target.as_str());
     let goal = Goal::find(&admin, names, copy.partitions.unwrap_or(0), dry).await?;
-    let kept_in = topic_of(&goal.target.name);
-    let before = last(client, &admin, &kept_in).await?;
+    let before = last(client, &admin, &topic_of(&goal.target.name)).await?;
     match &before {
         Some(plan) => resume::check(plan, &goal)?,
         None if dry => {}
@@ -103,21 +108,14 @@ pub(crate) async fn run(
         dry_run: dry,
     };
     if !dry {
-        let progress = Progress::new(
-            session.output,
-            format!("copying to {}", goal.target.name),
-            Some(due),
-        );
-        let producer = producer(client, &goal, copy, before.as_ref()).await?;
-        let plans = Plans::open(client, kept_in).await?;
-        let pace = copy.rate.map(Pace::new);
-        let mut sink = Sink::new(&goal, &producer, pace, progress);
-        steps(client, &plans, &mut sink, before).await?;
-        view.records = sink.sent;
-        let closed = producer.close().await;
-        closed.map_err(|error| {
-            Failure::from_sdk("records were not copied", &goal.target.name, &error)
-        })?;
+        let doing = format!("copying to {}", goal.target.name);
+        let mut work = Work {
+            pace: copy.rate.map(Pace::new),
+            progress: Progress::new(session.output, doing, Some(due)),
+            sent: 0,
+        };
+        work_off(client, &goal, copy, before, &mut work).await?;
+        view.records = work.sent;
     }
     session.output.one(&view)
 }
@@ -167,12 +165,43 @@ async fn producer(
     Ok(producer)
 }
 
+/// Makes step after step, and looks at the target again whenever batches of an earlier run came in late.
+async fn work_off(
+    client: &Client,
+    goal: &Goal,
+    copy: &arguments::Copy,
+    mut before: Option<Plan>,
+    work: &mut Work,
+) -> Result<(), Failure> {
+    let target = &goal.target.name;
+    let plans = Plans::open(client, topic_of(target)).await?;
+    for _ in 0..LOOKS_MAX {
+        let producer = producer(client, goal, copy, before.as_ref()).await?;
+        let mut sink = Sink::new(goal, &producer, work);
+        let whole = steps(client, &plans, &mut sink, before).await?;
+        let closed = producer.close().await;
+        if whole {
+            return closed
+                .map_err(|error| Failure::from_sdk("records were not copied", target, &error));
+        }
+        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        before = last(client, &client.admin(), &topic_of(target)).await?;
+    }
+    Err(
+        Failure::new(Code::Conflict, "an earlier copy still writes to the target")
+            .why("its batches come in again and again")
+            .object(target)
+            .next("stop it, then run the command again"),
+    )
+}
+
+/// False: batches of an earlier run came in late.
 async fn steps(
     client: &Client,
     plans: &Plans,
     sink: &mut Sink<'_>,
     before: Option<Plan>,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let goal = sink.goal;
     let mut plan = match before {
         Some(plan) => {
@@ -180,8 +209,10 @@ async fn steps(
             let had = resume::had(client, &admin, goal, &plan).await?;
             let mut source =
                 Source::open(client, &goal.source.name, plan.partition, plan.first()).await?;
-            let ends = sink.make(&mut source, &plan, had).await?;
-            after(plan, ends)
+            match sink.make(&mut source, &plan, had).await? {
+                Made::Whole(ends) => after(plan, ends),
+                Made::Overtaken => return Ok(false),
+            }
         }
         None => first(goal, sink.producer).await?,
     };
@@ -200,11 +231,13 @@ async fn steps(
             plan.end = goal.ends[slot].min(plan.next[slot] + STEP_OFFSETS);
             plans.keep(&plan).await?;
             let had = vec![0; plan.target_ends.len()];
-            let ends = sink.make(&mut source, &plan, had).await?;
-            plan = after(plan, ends);
+            match sink.make(&mut source, &plan, had).await? {
+                Made::Whole(ends) => plan = after(plan, ends),
+                Made::Overtaken => return Ok(false),
+            }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The plan of a copy that has not begun.

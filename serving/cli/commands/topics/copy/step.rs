@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use hulse_sdk::{Client, Offset, Producer, ReadRecord, Reader, Record, Start, Ticket};
+use hulse_sdk::{
+    Client, Offset, Producer, ReadRecord, Reader, Reason, Receipt, Record, Start, Ticket,
+};
 
 use super::goal::Goal;
 use super::plan::Plan;
@@ -71,36 +73,45 @@ impl Source {
     }
 }
 
-/// What is sent on with, for a whole run.
+/// What is sent on with.
 pub(super) struct Sink<'a> {
     pub(super) goal: &'a Goal,
     pub(super) producer: &'a Producer,
+    pub(super) work: &'a mut Work,
+    /// By partition of the target: a record of this producer was stored, so nothing that an earlier run left under way can be any more.
+    proven: Vec<bool>,
+    waiting: VecDeque<(u32, u64, Ticket)>,
+}
+
+/// What a run does, over all its producers.
+pub(super) struct Work {
     pub(super) pace: Option<Pace>,
     pub(super) progress: Progress,
-    /// Records sent by this run.
+    /// Records sent.
     pub(super) sent: u64,
-    waiting: VecDeque<(u32, u64, Ticket)>,
+}
+
+/// How a step ended.
+pub(super) enum Made {
+    /// All of it is stored; where the target's partitions end now.
+    Whole(Vec<u64>),
+    /// Batches that an earlier run had left under way were stored meanwhile: what the target has is to be looked at again.
+    Overtaken,
 }
 
 impl<'a> Sink<'a> {
     /// Sends with this producer.
-    pub(super) fn new(
-        goal: &'a Goal,
-        producer: &'a Producer,
-        pace: Option<Pace>,
-        progress: Progress,
-    ) -> Self {
+    pub(super) fn new(goal: &'a Goal, producer: &'a Producer, work: &'a mut Work) -> Self {
         Self {
             goal,
             producer,
-            pace,
-            progress,
-            sent: 0,
+            work,
+            proven: vec![false; goal.target.partitions as usize],
             waiting: VecDeque::new(),
         }
     }
 
-    /// Makes a step but for what the target has of it already: so many records by partition (`had`). Answers the target's ends.
+    /// Makes a step but for what the target has of it already: so many records by partition (`had`).
     ///
     /// # Errors
     /// The server's, or somebody else writes to the target. What was sent then may be stored.
@@ -109,7 +120,7 @@ impl<'a> Sink<'a> {
         source: &mut Source,
         plan: &Plan,
         mut had: Vec<u64>,
-    ) -> Result<Vec<u64>, Failure> {
+    ) -> Result<Made, Failure> {
         let mut ends = plan.target_ends.clone();
         while let Some(record) = source.next(plan.end).await? {
             let partition = self.goal.partition_of(&record);
@@ -120,22 +131,59 @@ impl<'a> Sink<'a> {
                 had[slot] -= 1;
                 continue;
             }
-            if let Some(pace) = &mut self.pace {
+            if let Some(pace) = &mut self.work.pace {
                 pace.next().await;
             }
-            if self.waiting.len() >= TICKETS_MAX {
+            while self.waiting.len() >= TICKETS_MAX {
                 self.settle_one().await?;
             }
             let sent = self.producer.send(on(record, partition)).await;
             let ticket = sent.map_err(|error| self.not_copied(&error))?;
-            self.waiting.push_back((partition, offset, ticket));
-            self.sent += 1;
-            self.progress.at(self.sent);
+            if self.proven[slot] {
+                self.waiting.push_back((partition, offset, ticket));
+            } else if !self.prove(partition, offset, ticket).await? {
+                return Ok(Made::Overtaken);
+            }
+            self.work.sent += 1;
+            self.work.progress.at(self.work.sent);
         }
         while !self.waiting.is_empty() {
             self.settle_one().await?;
         }
-        Ok(ends)
+        Ok(Made::Whole(ends))
+    }
+
+    /// Waits for the first record to a partition before anything is sent behind it. False: its sequence is taken, by a batch of an
+    /// earlier run that came in late; then nothing of this producer is in the partition.
+    async fn prove(
+        &mut self,
+        partition: u32,
+        offset: u64,
+        ticket: Ticket,
+    ) -> Result<bool, Failure> {
+        match ticket.await {
+            Err(error) if error.reason() == Some(Reason::SequenceOverlap) => {
+                while !self.waiting.is_empty() {
+                    self.settle_one().await?;
+                }
+                Ok(false)
+            }
+            Err(error) => Err(self.not_copied(&error)),
+            Ok(receipt) => {
+                self.proven[partition as usize] = true;
+                self.placed(partition, offset, &receipt)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn placed(&self, partition: u32, offset: u64, receipt: &Receipt) -> Result<(), Failure> {
+        match receipt.offset {
+            Some(found) if found.0 != offset => {
+                Err(foreign(&self.goal.target.name, partition, offset, found.0))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn settle_one(&mut self) -> Result<(), Failure> {
@@ -143,12 +191,7 @@ impl<'a> Sink<'a> {
             return Ok(());
         };
         let receipt = ticket.await.map_err(|error| self.not_copied(&error))?;
-        match receipt.offset {
-            Some(found) if found.0 != offset => {
-                Err(foreign(&self.goal.target.name, partition, offset, found.0))
-            }
-            _ => Ok(()),
-        }
+        self.placed(partition, offset, &receipt)
     }
 
     fn not_copied(&self, error: &hulse_sdk::Error) -> Failure {

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::common::{PATIENCE, check_order, client, read_all, send};
 use crate::testing::{Faults, Server};
-use crate::{Acks, ErrorKind, Offset, Reason, Record};
+use crate::{Acks, ErrorKind, Fault, Offset, Reason, Record};
 
 #[tokio::test]
 async fn broken_links_and_refusals_lose_duplicate_and_reorder_nothing() {
@@ -137,6 +137,25 @@ async fn server_that_is_down_gives_the_delivery_timeout_and_certainty() {
         .unwrap();
     assert_eq!(receipt.offset, Some(Offset(1)));
     producer.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn record_that_is_refused_until_its_time_is_over_names_the_last_refusal_as_the_cause() {
+    let server = Server::start(1, 1).await;
+    let client = client(&server);
+    server.set_faults(Faults {
+        refuse: 1000,
+        ..Faults::default()
+    });
+    let builder = client
+        .producer("t")
+        .delivery_timeout(Duration::from_millis(300));
+    let producer = builder.build().await.unwrap();
+    let ticket = producer.send(Record::new("a")).await.unwrap();
+    let error = ticket.await.unwrap_err();
+    assert_eq!(error.reason(), None);
+    let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<Fault>());
+    assert_eq!(cause.map(|fault| fault.reason), Some(Reason::Overloaded));
 }
 
 #[tokio::test]

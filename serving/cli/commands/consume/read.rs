@@ -1,10 +1,9 @@
-//! `hulse consume`: a reader on the log, without a subscription.
+//! `hulse consume` without a subscription: a reader on the log.
 //!
 //! Begins at the end and follows, unless a position, a number or `-e` says otherwise. Positions count per partition: `-o -5` is the last
 //! five of each. What is read is printed at once when nothing more is at hand, else in pieces of [`PIECE_BYTES`].
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -13,15 +12,13 @@ use hulse_proto::error::Reason;
 use hulse_proto::time::WallClock as _;
 use hulse_sdk::{Client, Offset, ReadRecord, Reader, Start};
 
-use super::session::Session;
+use super::printing::{PIECE_BYTES, print, write};
 use crate::arguments;
+use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
-use crate::format::{HeaderView, Printer, RecordView, write_record};
+use crate::format::Printer;
 use crate::position::{Place, Position};
 use crate::roles::SystemClock;
-
-/// Written to standard output at a time, about.
-const PIECE_BYTES: usize = 64 << 10;
 
 /// A topic that is being read.
 struct Open {
@@ -36,7 +33,7 @@ struct Open {
 ///
 /// # Errors
 /// The server's, a damaged batch, or the output's.
-pub(crate) async fn run(session: Session<'_>, consume: &arguments::Consume) -> Result<(), Stop> {
+pub(super) async fn run(session: Session<'_>, consume: &arguments::Consume) -> Result<(), Stop> {
     let mut printer = Printer::new(&consume.format).map_err(Failure::from)?;
     let client = session.client()?;
     let mut open = Vec::new();
@@ -128,43 +125,8 @@ impl Open {
     }
 }
 
-fn write(out: &mut Vec<u8>) -> Result<(), Stop> {
-    if out.is_empty() {
-        return Ok(());
-    }
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(out)?;
-    stdout.flush()?;
-    out.clear();
-    Ok(())
-}
-
-fn print(
-    session: Session<'_>,
-    printer: &mut Printer,
-    topic: &str,
-    record: &ReadRecord,
-    out: &mut Vec<u8>,
-) {
-    let headers: Vec<HeaderView<'_>> = record
-        .headers
-        .iter()
-        .map(|header| (&header.key[..], header.value.as_deref()))
-        .collect();
-    let view = RecordView {
-        topic,
-        partition: record.partition,
-        offset: record.offset.0,
-        timestamp: record.timestamp,
-        key: record.key.as_deref(),
-        value: record.value.as_deref(),
-        headers: &headers,
-    };
-    write_record(session.output.shape, printer, &view, out);
-}
-
 /// Where to begin when no position is given.
-fn default_position(consume: &arguments::Consume) -> Position {
+pub(super) fn default_position(consume: &arguments::Consume) -> Position {
     let from_start = consume.count.is_some() || consume.exit;
     Position {
         from: if from_start { Place::Start } else { Place::End },

@@ -5,26 +5,31 @@
 //! | 0 | 4 | length of the content |
 //! | 4 | 1 | type |
 //! | 5 | 1 | flags; bit 0: a reader that does not know the type may skip it |
-//! | 6 | 1 | version (0) |
+//! | 6 | 1 | version (1) |
 //! | 7 | 1 | origin of an entry: 0 writer, 1 recovery, 2 copy |
 //! | 8 | 8 | confirmed end that the add carried; else 0 |
 //! | 16 | 8 | fence token; else 0 |
 //! | 24 | 4 | CRC32C of bytes 0..24 and, unless it is an entry, of the content |
 //! | 28 | … | content |
 //!
-//! An entry's content is the writer's bytes, which carry their own two checksums. Contents of the other types are u64s.
+//! An entry's content is the writer's bytes, which carry their own two checksums. Contents of the other types are u64s; those of a
+//! ledger (type 9) are: ledger, flags (1: contacted, 2: deleted), confirmed end, fence token, boot up to which limbo is cleared, and
+//! the boots of the three kinds of limbo; zeros at the end are left out, the first two never.
 
 use bytes::{Buf, BufMut};
 use hulse_proto::bookie::Origin;
 use hulse_proto::entry::{Crc32c, Entry, EntryDigest, EntryHeader};
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 
-use super::format::GROUP_BODY_BYTES_MAX;
+use super::group_header::GROUP_BODY_BYTES_MAX;
+use super::ledger_row::LedgerRow;
 
 /// Length of the frame before a record's content.
 pub const FRAME_BYTES: usize = 28;
 
 const OPTIONAL: u8 = 1;
+/// Version of every record that is written.
+const VERSION: u8 = 1;
 
 /// Why a ledger may have lost entries or fences here (storage.md S3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +43,8 @@ pub enum LimboKind {
 }
 
 impl LimboKind {
-    const ALL: [Self; 3] = [Self::Unsynced, Self::Damage, Self::Stale];
+    /// In the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Unsynced, Self::Damage, Self::Stale];
 }
 
 /// A run of bytes of the log that cannot be read.
@@ -114,6 +120,20 @@ pub enum Record {
     },
     /// Damage that was seen and answered with limbo; it is not new at the next start.
     KnownDamage(DamagedRange),
+    /// Files were taken away on purpose, or never counted: their absence is no damage.
+    FilesRemoved {
+        /// The first.
+        first: u64,
+        /// Exclusive.
+        end: u64,
+    },
+    /// All that a state snapshot at the head of a file says of one ledger (storage.md G10).
+    Ledger(LedgerRow),
+    /// The snapshot at this file's head is complete: it names so many ledgers, and every ledger that older files know.
+    SnapshotEnd {
+        /// [`Record::Ledger`]s before this one in the same file.
+        ledgers: u64,
+    },
 }
 
 /// Why bytes are not a record. In a group whose checksum holds this is never damage but another version's work.
@@ -160,7 +180,7 @@ impl Frame {
             content_bytes: content_bytes as u32,
             kind,
             flags: 0,
-            version: 0,
+            version: VERSION,
             origin: 0,
             confirmed_end: 0,
             token: 0,
@@ -224,6 +244,9 @@ const KIND_TOMBSTONE: u8 = 5;
 const KIND_DEAD_BELOW: u8 = 6;
 const KIND_SEAL_MARK: u8 = 7;
 const KIND_KNOWN_DAMAGE: u8 = 8;
+const KIND_LEDGER: u8 = 9;
+const KIND_FILES_REMOVED: u8 = 10;
+const KIND_SNAPSHOT_END: u8 = 11;
 
 impl Record {
     /// Appends the record.
@@ -232,6 +255,7 @@ impl Record {
     /// For [`Record::Entry`], whose bytes are not here: [`encode_entry`] makes those.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut token = 0;
+        let row;
         let (kind, numbers): (u8, &[u64]) = match self {
             Self::Entry(_) => unreachable!("entries are encoded from their bytes"),
             Self::Fence { ledger, token: by } => {
@@ -244,6 +268,12 @@ impl Record {
             Self::DeadBelow { below } => (KIND_DEAD_BELOW, &[below.0]),
             Self::SealMark { file, end } => (KIND_SEAL_MARK, &[*file, *end]),
             Self::KnownDamage(range) => (KIND_KNOWN_DAMAGE, &[range.file, range.first, range.end]),
+            Self::FilesRemoved { first, end } => (KIND_FILES_REMOVED, &[*first, *end]),
+            Self::Ledger(ledger) => {
+                row = ledger.numbers();
+                (KIND_LEDGER, LedgerRow::trimmed(&row))
+            }
+            Self::SnapshotEnd { ledgers } => (KIND_SNAPSHOT_END, &[*ledgers]),
         };
         let content: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
         let mut frame = Frame::new(kind, content.len());
@@ -300,6 +330,11 @@ impl Record {
             (KIND_KNOWN_DAMAGE, &[file, first, end]) => {
                 Self::KnownDamage(DamagedRange { file, first, end })
             }
+            (KIND_FILES_REMOVED, &[first, end]) if first < end => Self::FilesRemoved { first, end },
+            (KIND_LEDGER, numbers) => {
+                Self::Ledger(LedgerRow::from_numbers(numbers).ok_or(malformed)?)
+            }
+            (KIND_SNAPSHOT_END, &[ledgers]) => Self::SnapshotEnd { ledgers },
             _ => return Err(malformed),
         })
     }
@@ -348,7 +383,7 @@ impl<'a> Records<'a> {
             }
             let at = self.at;
             self.at += end;
-            if frame.version == 0 && (KIND_ENTRY..=KIND_KNOWN_DAMAGE).contains(&frame.kind) {
+            if frame.version == VERSION && (KIND_ENTRY..=KIND_SNAPSHOT_END).contains(&frame.kind) {
                 let record = Record::decode(&frame, content)?;
                 return Ok(Some(PlacedRecord {
                     record,

@@ -1,23 +1,4 @@
-//! The fixed headers of a log file and of a group (storage.md 4.1), as pure functions over bytes.
-//!
-//! File header, one block:
-//!
-//! | at | bytes | field |
-//! |---|---|---|
-//! | 0 | 8 | magic `HULSELOG` |
-//! | 8 | 4 | format version (0) |
-//! | 12 | 4 | feature bits a reader must know |
-//! | 16 | 4 | feature bits a reader may ignore |
-//! | 20 | 4 | reserved (0) |
-//! | 24 | 16 | cell |
-//! | 40 | 16 | incarnation |
-//! | 56 | 16 | disk uuid |
-//! | 72 | 8 | file id |
-//! | 80 | 8 | salt |
-//! | 88 | 8 | created at, ms since 1970 |
-//! | 96 | 8 | preallocated length |
-//! | 104 | … | zero |
-//! | 4092 | 4 | CRC32C of all before |
+//! The fixed header of a group (storage.md 4.1), as pure functions over bytes; blocks and places.
 //!
 //! Group header, at a block boundary, followed by the records and zeros up to the next boundary:
 //!
@@ -34,7 +15,7 @@
 //! | 56 | 4 | CRC32C of the records |
 //! | 60 | 4 | CRC32C of bytes 0..60 |
 //!
-//! Little-endian. Version 0: the format may still break until the bookie is complete.
+//! Little-endian. The version stands in the file's header ([`super::file_header`]).
 
 use bytes::{Buf, BufMut};
 use hulse_proto::entry::crc32c;
@@ -49,7 +30,6 @@ pub const GROUP_HEADER_BYTES: usize = 64;
 /// Longest record area a reader believes: one entry of the largest size and its frame, or many small ones.
 pub const GROUP_BODY_BYTES_MAX: usize = ENTRY_BYTES_MAX + (64 << 10);
 
-const FILE_MAGIC: u64 = u64::from_le_bytes(*b"HULSELOG");
 const GROUP_MAGIC: u64 = u64::from_le_bytes(*b"HULSEGRP");
 
 /// A place in the log: file, then offset.
@@ -70,99 +50,6 @@ pub struct DiskIdentity {
     pub incarnation: Incarnation,
     /// The disk.
     pub disk: Uuid,
-}
-
-/// A log file's header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileHeader {
-    /// Whose.
-    pub identity: DiskIdentity,
-    /// Number of the file.
-    pub file: u64,
-    /// Tells groups of this file from those of an earlier use of the same blocks.
-    pub salt: u64,
-    /// When it was made, ms.
-    pub created_at: i64,
-    /// Preallocated length.
-    pub file_bytes: u64,
-}
-
-/// Why bytes are not a log file's header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FileHeaderError {
-    /// Shorter than a block.
-    #[error("the header is cut off after {0} bytes")]
-    CutOff(usize),
-    /// Another kind of file, or damaged.
-    #[error("the header's magic number or checksum is wrong")]
-    Damaged,
-    /// Written by a newer version.
-    #[error("format version {0}; this build reads version 0")]
-    Version(u32),
-    /// Needs a feature this build lacks.
-    #[error("needs features {0:#x} that this build does not know")]
-    Features(u32),
-}
-
-impl FileHeader {
-    /// The block.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(BLOCK_BYTES);
-        out.put_u64_le(FILE_MAGIC);
-        out.put_bytes(0, 16);
-        out.put_slice(self.identity.cell.0.as_bytes());
-        out.put_slice(self.identity.incarnation.0.as_bytes());
-        out.put_slice(self.identity.disk.as_bytes());
-        out.put_u64_le(self.file);
-        out.put_u64_le(self.salt);
-        out.put_i64_le(self.created_at);
-        out.put_u64_le(self.file_bytes);
-        out.resize(BLOCK_BYTES - 4, 0);
-        let crc = crc32c(&out);
-        out.put_u32_le(crc);
-        out
-    }
-
-    /// Decodes and checks the block at the start of `bytes`.
-    ///
-    /// # Errors
-    /// [`FileHeaderError`]; the checksum is judged before the version, so that damage is never taken for a newer version.
-    pub fn decode(bytes: &[u8]) -> Result<Self, FileHeaderError> {
-        let Some(block) = bytes.get(..BLOCK_BYTES) else {
-            return Err(FileHeaderError::CutOff(bytes.len()));
-        };
-        let (mut rest, mut tail) = block.split_at(BLOCK_BYTES - 4);
-        let computed = crc32c(rest);
-        if rest.get_u64_le() != FILE_MAGIC || tail.get_u32_le() != computed {
-            return Err(FileHeaderError::Damaged);
-        }
-        let version = rest.get_u32_le();
-        if version != 0 {
-            return Err(FileHeaderError::Version(version));
-        }
-        let required = rest.get_u32_le();
-        if required != 0 {
-            return Err(FileHeaderError::Features(required));
-        }
-        rest.advance(8);
-        let mut uuid = || {
-            let mut raw = [0; 16];
-            rest.copy_to_slice(&mut raw);
-            Uuid::from_bytes(raw)
-        };
-        let identity = DiskIdentity {
-            cell: CellId(uuid()),
-            incarnation: Incarnation(uuid()),
-            disk: uuid(),
-        };
-        Ok(Self {
-            identity,
-            file: rest.get_u64_le(),
-            salt: rest.get_u64_le(),
-            created_at: rest.get_i64_le(),
-            file_bytes: rest.get_u64_le(),
-        })
-    }
 }
 
 /// A group's header.
@@ -287,16 +174,4 @@ impl GroupHeader {
 /// The next multiple of a block.
 pub fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(BLOCK_BYTES)
-}
-
-/// Name of a log file; names sort by number.
-pub fn file_name(file: u64) -> String {
-    format!("{file:020}.log")
-}
-
-/// The number in a log file's name.
-pub fn file_number(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".log")?;
-    let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| digits.parse().ok()).flatten()
 }

@@ -1,0 +1,184 @@
+//! Makes log files: under a temporary name, with a durable header, then under their own.
+
+use std::sync::Arc;
+
+use hulse_proto::time::TimestampMs;
+use rand::RngCore;
+
+use super::format::{BLOCK_BYTES, DiskIdentity, FileHeader, FileKind, file_name};
+use super::recovery::Recovered;
+use crate::config::SyncMode;
+use crate::disk::{Disk, DiskError, DiskErrorKind, DiskFile};
+
+/// On a full disk a start is content with a log file this small, bytes.
+const FILE_BYTES_MIN: u64 = 64 << 10;
+const TMP_NAME: &str = "log.tmp";
+/// Blocks that are kept for a start on a disk without any room (storage.md E5).
+const RESERVE_NAME: &str = "start.reserve";
+
+/// What the writer must know.
+pub struct WriterSetup {
+    /// Where.
+    pub disk: Arc<dyn Disk>,
+    /// Whose.
+    pub identity: DiskIdentity,
+    /// Preallocated length of a file.
+    pub file_bytes: u64,
+    /// Decides what a roll syncs.
+    pub sync: SyncMode,
+    /// Salts.
+    pub rng: Box<dyn RngCore + Send>,
+    /// For the headers only.
+    pub created_at: TimestampMs,
+}
+
+/// A file that can be written.
+pub(super) struct NewFile {
+    pub header: FileHeader,
+    pub file: Arc<dyn DiskFile>,
+    /// Where the next group goes.
+    pub at: u64,
+    /// Where the last one must end.
+    pub limit: u64,
+}
+
+impl NewFile {
+    pub fn id(&self) -> u64 {
+        self.header.file
+    }
+}
+
+/// The first file of this boot: a void one of the last boot is taken over, so that a full disk does not keep the node from
+/// starting (E5); without one a smaller file will do. The last file keeps its number when it is taken over: were it gone under that
+/// number before the new one declares it void, the next start would miss it.
+pub(super) fn first_file(
+    setup: &mut WriterSetup,
+    recovered: &Recovered,
+) -> Result<(NewFile, bool), DiskError> {
+    let mut bytes = setup.file_bytes;
+    // A void file may be all that says that one before it was taken away. So it is left alone until that is on record.
+    let damaged = !recovered.damage.is_empty();
+    if damaged && let Ok(file) = create(setup, recovered.next_file, bytes, None) {
+        return Ok((file, false));
+    }
+    if let Some(void) = recovered.void.last()
+        && let name = file_name(*void)
+        && setup.disk.open(&name)?.bytes()? == bytes
+    {
+        let last = *void + 1 == recovered.next_file;
+        let file = match last {
+            true if damaged => take_over(setup, *void, bytes)?,
+            true => create(setup, *void, bytes, Some(&name))?,
+            false => create(setup, recovered.next_file, bytes, Some(&name))?,
+        };
+        return Ok((file, false));
+    }
+    loop {
+        match create(setup, recovered.next_file, bytes, None) {
+            Err(error) if error.kind == DiskErrorKind::Full && bytes > FILE_BYTES_MIN => {
+                bytes = (bytes / 4).max(FILE_BYTES_MIN);
+                tracing::warn!(
+                    wanted = setup.file_bytes,
+                    tried = bytes,
+                    "a log file of bookie.log_file_size does not fit on the disk: no records are taken; make room, or set it lower"
+                );
+            }
+            Err(error) if error.kind == DiskErrorKind::Full => {
+                let reserved = setup.disk.open(RESERVE_NAME).and_then(|file| file.bytes());
+                if reserved != Ok(bytes) {
+                    return Err(error);
+                }
+                let file = create(setup, recovered.next_file, bytes, Some(RESERVE_NAME))?;
+                return Ok((file, true));
+            }
+            Ok(file) => return Ok((file, bytes < setup.file_bytes)),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Keeps the blocks of a small file for the next start. A disk that is full already, or a crash in between, is no error: they are
+/// kept some other time.
+///
+/// # Errors
+/// Any other failure of the disk.
+pub(super) fn keep_reserve(disk: &dyn Disk) -> Result<(), DiskError> {
+    match disk.open(RESERVE_NAME).and_then(|file| file.bytes()) {
+        Ok(FILE_BYTES_MIN) => return Ok(()),
+        Ok(_) => disk.remove(RESERVE_NAME)?,
+        Err(error) if error.kind == DiskErrorKind::Missing => {}
+        Err(error) => return Err(error),
+    }
+    match disk.create(RESERVE_NAME, FILE_BYTES_MIN) {
+        Ok(_) => disk.sync_dir(),
+        Err(error) if matches!(error.kind, DiskErrorKind::Full | DiskErrorKind::NoFile) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Begins the last file anew without taking its name away for a moment: on a full disk that name is all that says that a file before
+/// it was taken away. If the machine dies in the middle, its header is torn, which is more damage and no less.
+fn take_over(setup: &mut WriterSetup, id: u64, bytes: u64) -> Result<NewFile, DiskError> {
+    let file = setup.disk.open(&file_name(id))?;
+    let header = header(setup, id, bytes);
+    file.write_at(0, &header.encode())?;
+    file.sync()?;
+    setup.disk.sync_dir()?;
+    Ok(begun(header, file, bytes))
+}
+
+fn begun(header: FileHeader, file: Arc<dyn DiskFile>, bytes: u64) -> NewFile {
+    NewFile {
+        header,
+        file,
+        at: BLOCK_BYTES as u64,
+        limit: bytes,
+    }
+}
+
+/// A header with a salt of its own.
+fn header(setup: &mut WriterSetup, id: u64, bytes: u64) -> FileHeader {
+    FileHeader {
+        kind: FileKind::Log,
+        identity: setup.identity,
+        file: id,
+        salt: setup.rng.next_u64(),
+        created_at: setup.created_at,
+        file_bytes: bytes,
+        replaces: Vec::new(),
+    }
+}
+
+/// Makes the file; `reuse` names one whose blocks it may have.
+pub(super) fn create(
+    setup: &mut WriterSetup,
+    id: u64,
+    bytes: u64,
+    reuse: Option<&str>,
+) -> Result<NewFile, DiskError> {
+    let disk = &setup.disk;
+    disk.remove(TMP_NAME)?;
+    let file = match reuse {
+        Some(name) => {
+            disk.rename(name, TMP_NAME)?;
+            // A crash between a torn header and this rename would leave a named file without a header.
+            disk.sync_dir()?;
+            disk.open(TMP_NAME)?
+        }
+        None => disk.create(TMP_NAME, bytes)?,
+    };
+    let header = header(setup, id, bytes);
+    let disk = &setup.disk;
+    let made = file
+        .write_at(0, &header.encode())
+        .and_then(|()| file.sync())
+        .and_then(|()| disk.rename(TMP_NAME, &file_name(id)))
+        .and_then(|()| disk.sync_dir());
+    if let Err(error) = made {
+        if error.kind == DiskErrorKind::Full {
+            let _ = disk.remove(TMP_NAME);
+        }
+        return Err(error);
+    }
+    Ok(begun(header, file, bytes))
+}

@@ -1,0 +1,30 @@
+//! Makes the slots of a sealed file again from its body, when a page of them turns out damaged (storage.md 4.4).
+
+use std::sync::Arc;
+
+use crate::disk::{Disk, DiskFile};
+use crate::log::files::SlotTable;
+use crate::log::footer_builder::FooterBuilder;
+use crate::log::footer_file::{read_footer, write_side};
+use crate::log::format::BLOCK_BYTES;
+use crate::log::scan::FileScan;
+
+/// Reads the body and writes a footer of its own for it; durable on return. `None` when the body is damaged, too, or the disk does
+/// not do it: the slots would not be those that the index points to.
+pub fn slots_again(disk: &dyn Disk, number: u32, file: &Arc<dyn DiskFile>) -> Option<SlotTable> {
+    let (footer, _) = read_footer(disk, u64::from(number), file)?;
+    let mut scan = FileScan::new(Arc::clone(file), footer.header.salt, footer.end);
+    let mut builder = FooterBuilder::default();
+    let mut at = BLOCK_BYTES as u64;
+    while at < footer.end {
+        let next = scan.next_group(at, 0).ok()??;
+        let (header, area) = scan.group_at(next.offset).ok()?.ok()?;
+        builder.group_of(number, &header, area)?;
+        at = header.offset + header.padded_bytes();
+    }
+    let (made, slots) = builder.finish(footer.header.clone());
+    if made.ledgers != footer.ledgers {
+        return None;
+    }
+    write_side(disk, &footer, &slots).ok()
+}

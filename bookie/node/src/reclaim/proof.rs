@@ -1,0 +1,217 @@
+//! What metadata say of the ledgers that are held here: one pass over all of them.
+//!
+//! # Invariants
+//! 1. A ledger is collectable only if a linearizable read of its own key says DELETING, or says that it is absent while its number was
+//!    given (storage.md G1). A listing only names candidates.
+//! 2. The store must serve this cell (G2); a store that was wiped or put back to an older copy proves nothing, because it has given
+//!    fewer numbers than are held here.
+//! 3. A pass that would drop suspiciously much drops nothing (G3).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bookie_metadata::cell::{CellError, read_cell};
+use bookie_metadata::{ListRequest, MetadataError, MetadataStore, counter};
+use hulse_proto::id::{CellId, EntryId, FenceToken, LedgerId};
+use hulse_proto::ledger::{
+    LEDGER_IDS_KEY, LEDGER_PREFIX, LedgerMetadata, LedgerState, Member, ledger_key,
+};
+
+/// Rows of one page of the listing.
+const PAGE_ROWS: usize = 500;
+/// So few ledgers may always be dropped at once (G3).
+const BREAKER_LEDGERS_MIN: u64 = 100;
+
+/// What is held here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Ledgers that are not deleted, and their bytes.
+    pub ledgers: BTreeMap<LedgerId, u64>,
+    /// Those of them that are in limbo.
+    pub limbo: BTreeSet<LedgerId>,
+}
+
+/// A ledger whose end is decided for ever, and what of it belongs here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    /// Which.
+    pub ledger: LedgerId,
+    /// A token that fences its writer for good.
+    pub token: FenceToken,
+    /// Entries that this member must hold; first and exclusive end.
+    pub ours: Vec<(EntryId, EntryId)>,
+}
+
+/// What a pass found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Gone for ever, proved one by one.
+    pub dead: Vec<LedgerId>,
+    /// Ledgers in limbo that are closed.
+    pub settled: Vec<Settled>,
+}
+
+/// Why a pass proves nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProofError {
+    /// The store did not answer.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// The store's cell record cannot be read.
+    #[error(transparent)]
+    Cell(#[from] CellError),
+    /// The store serves another cell, or none (G2).
+    #[error("metadata serve {found:?}, this bookie belongs to cell {ours}; nothing is dropped")]
+    OtherCell {
+        /// Of the identity file.
+        ours: CellId,
+        /// Of the store.
+        found: Option<CellId>,
+    },
+    /// More than the configured share would go at once (G3).
+    #[error(
+        "{dead} of {held} ledgers with {dead_bytes} of {held_bytes} bytes are gone by metadata's word, which is suspiciously much: nothing is dropped. If topics were deleted, raise bookie.gc_percent_max and start again; else look at the metadata store"
+    )]
+    Breaker {
+        /// That would be dropped.
+        dead: u64,
+        /// Held.
+        held: u64,
+        /// That would be dropped.
+        dead_bytes: u64,
+        /// Held.
+        held_bytes: u64,
+    },
+}
+
+/// What one ledger's own key says.
+enum Word {
+    Dead,
+    Closed(Box<LedgerMetadata>),
+    Stands,
+}
+
+/// One pass. Reads only; may be dropped anywhere.
+///
+/// # Errors
+/// [`ProofError`]; then nothing of the pass counts.
+pub async fn examine(
+    metadata: &dyn MetadataStore,
+    cell: CellId,
+    (me, percent_max): (&Member, u8),
+    held: &Held,
+) -> Result<Findings, ProofError> {
+    let found = read_cell(metadata).await?.map(|record| record.cell);
+    if found != Some(cell) {
+        return Err(ProofError::OtherCell { ours: cell, found });
+    }
+    // Before the ledgers' keys: what is absent later and below this number was given before.
+    let given_below = counter::next_number(metadata, LEDGER_IDS_KEY).await?;
+    let mut findings = Findings::default();
+    for ledger in candidates(metadata, held).await? {
+        match read(metadata, ledger, given_below).await? {
+            Word::Dead => findings.dead.push(ledger),
+            Word::Closed(value) if held.limbo.contains(&ledger) => {
+                findings.settled.extend(settled(ledger, &value, me));
+            }
+            Word::Closed(_) | Word::Stands => {}
+        }
+    }
+    breaker(held, &findings.dead, percent_max)?;
+    Ok(findings)
+}
+
+/// Ledgers that are worth a look: not in the listing, or listed as being deleted; and those in limbo.
+async fn candidates(
+    metadata: &dyn MetadataStore,
+    held: &Held,
+) -> Result<BTreeSet<LedgerId>, MetadataError> {
+    let mut left: BTreeSet<LedgerId> = held.ledgers.keys().copied().collect();
+    let mut request = ListRequest {
+        prefix: LEDGER_PREFIX.to_owned(),
+        after: None,
+        limit: PAGE_ROWS,
+        at: None,
+    };
+    loop {
+        let page = metadata.list(request.clone()).await?;
+        for row in &page.items {
+            let number = row.key.strip_prefix(LEDGER_PREFIX);
+            let ledger = number.and_then(|id| id.parse().ok()).map(LedgerId);
+            let state = LedgerMetadata::decode(&row.value).map(|value| value.state);
+            if let Some(ledger) = ledger
+                && state != Ok(LedgerState::Deleting)
+            {
+                left.remove(&ledger);
+            }
+        }
+        let Some(last) = page.items.last().filter(|_| page.more) else {
+            break;
+        };
+        request.after = Some(last.key.clone());
+        request.at = Some(page.revision);
+    }
+    left.extend(&held.limbo);
+    Ok(left)
+}
+
+async fn read(
+    metadata: &dyn MetadataStore,
+    ledger: LedgerId,
+    given_below: u64,
+) -> Result<Word, MetadataError> {
+    let Some(row) = metadata.get(&ledger_key(ledger)).await? else {
+        return Ok(match ledger.0 < given_below {
+            true => Word::Dead,
+            false => Word::Stands,
+        });
+    };
+    // What cannot be read stands.
+    Ok(match LedgerMetadata::decode(&row.value) {
+        Ok(value) if value.state == LedgerState::Deleting => Word::Dead,
+        Ok(value) if value.state == LedgerState::Closed => Word::Closed(Box::new(value)),
+        _ => Word::Stands,
+    })
+}
+
+/// What of a closed ledger belongs to this member; `None` when that cannot be told: with entries spread over a part of the ensemble
+/// each.
+fn settled(ledger: LedgerId, value: &LedgerMetadata, me: &Member) -> Option<Settled> {
+    if value.quorums.write != value.quorums.ensemble {
+        return None;
+    }
+    let end = value.closed?.end;
+    let ends = value.fragments.iter().skip(1).map(|next| next.first);
+    let ours = value
+        .fragments
+        .iter()
+        .zip(ends.chain([end]))
+        .filter(|(fragment, _)| fragment.ensemble.contains(me))
+        .map(|(fragment, next)| (fragment.first, next.min(end)))
+        .filter(|(first, next)| first < next)
+        .collect();
+    Some(Settled {
+        ledger,
+        token: value.recovery_token.max(FenceToken(1)),
+        ours,
+    })
+}
+
+/// G3.
+fn breaker(held: &Held, dead: &[LedgerId], percent_max: u8) -> Result<(), ProofError> {
+    let held_bytes = held.ledgers.values().sum::<u64>();
+    let dead_bytes = dead.iter().filter_map(|ledger| held.ledgers.get(ledger));
+    let dead_bytes = dead_bytes.sum::<u64>();
+    let (all, gone) = (held.ledgers.len() as u64, dead.len() as u64);
+    let too_much = |part: u64, whole: u64| {
+        u128::from(part) * 100 > u128::from(whole) * u128::from(percent_max)
+    };
+    if gone > BREAKER_LEDGERS_MIN && (too_much(gone, all) || too_much(dead_bytes, held_bytes)) {
+        return Err(ProofError::Breaker {
+            dead: gone,
+            held: all,
+            dead_bytes,
+            held_bytes,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! When which sealed file is read and checked (storage.md E2). Pure: files and passing time in, a file out.
+//!
+//! The files are taken one after the other, the longest unchecked first, so that each is read once in the configured time. A start
+//! does not remember what the boot before checked.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What was checked in this boot.
+#[derive(Debug, Clone)]
+pub struct ScrubPlan {
+    interval: Duration,
+    /// Number of the turn at which a file was checked last.
+    checked: BTreeMap<u32, u64>,
+    turn: u64,
+    last: Duration,
+}
+
+impl ScrubPlan {
+    /// Each file once in `interval`.
+    pub fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            checked: BTreeMap::new(),
+            turn: 0,
+            last: Duration::ZERO,
+        }
+    }
+
+    /// The file whose turn it is at `now`, since the node's start; it then counts as checked. `None`: not yet.
+    pub fn next(&mut self, files: &[u32], now: Duration) -> Option<u32> {
+        let count = u32::try_from(files.len()).ok().filter(|count| *count > 0)?;
+        if now.saturating_sub(self.last) < self.interval / count {
+            return None;
+        }
+        self.checked.retain(|file, _| files.contains(file));
+        let turn = |file: &&u32| (self.checked.get(*file).copied(), **file);
+        let file = *files.iter().min_by_key(turn)?;
+        self.turn += 1;
+        self.checked.insert(file, self.turn);
+        self.last = now;
+        Some(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_has_its_turn_once_in_the_interval() {
+        let mut plan = ScrubPlan::new(Duration::from_secs(100));
+        let mut turns = Vec::new();
+        for second in 1..=200 {
+            turns.extend(plan.next(&[3, 5, 4, 9], Duration::from_secs(second)));
+        }
+        assert_eq!(turns, [3, 4, 5, 9, 3, 4, 5, 9]);
+        assert_eq!(plan.next(&[], Duration::from_secs(999)), None);
+        // A new file is the longest unchecked, and one that is gone is forgotten.
+        assert_eq!(plan.next(&[3, 9, 12], Duration::from_secs(999)), Some(12));
+        assert_eq!(plan.next(&[3, 9, 12], Duration::from_secs(1_999)), Some(3));
+    }
+}

@@ -1,0 +1,83 @@
+//! Asks metadata now and then whether what is held here still exists (storage.md G1–G3), and whether limbo is over (S4).
+
+use std::sync::{Arc, Weak};
+
+use bookie_metadata::MetadataStore;
+use hulse_proto::ledger::Member;
+use tokio::time::sleep;
+
+use super::shared::Shared;
+use crate::config::NodeConfig;
+use crate::core::Event;
+use crate::reclaim::{Findings, Held, ProofError, examine};
+
+/// Runs until the node is gone.
+pub(super) async fn run(
+    shared: Weak<Shared>,
+    metadata: Arc<dyn MetadataStore>,
+    me: Member,
+    config: NodeConfig,
+) {
+    let mut silent = false;
+    loop {
+        sleep(config.gc_interval).await;
+        let Some(held) = works(&shared).map(|shared| shared.held()) else {
+            return;
+        };
+        let asked = (&me, config.gc_percent_max);
+        let found = examine(metadata.as_ref(), config.cell, asked, &held).await;
+        // Not kept alive for the time of a question.
+        let Some(shared) = works(&shared) else {
+            return;
+        };
+        let stopped = matches!(found, Err(ProofError::Breaker { .. }));
+        shared.metrics.collection_held.set(i64::from(stopped));
+        match found {
+            Ok(findings) => {
+                silent = false;
+                shared.take_findings(findings);
+            }
+            Err(error @ (ProofError::Metadata(_) | ProofError::Cell(_))) => {
+                if !std::mem::replace(&mut silent, true) {
+                    tracing::warn!(%error, "metadata do not say which ledgers are gone; nothing is collected");
+                }
+            }
+            Err(error) => tracing::error!(%error, "nothing is collected"),
+        }
+    }
+}
+
+/// The node, while it serves.
+fn works(shared: &Weak<Shared>) -> Option<Arc<Shared>> {
+    shared.upgrade().filter(|shared| {
+        let inner = shared.lock();
+        !inner.stopping && inner.core.failed().is_none()
+    })
+}
+
+impl Shared {
+    /// What is held here. Others have the lock between the files.
+    fn held(&self) -> Held {
+        let mut held = self.lock().core.held();
+        let files = self.lock().core.sealed_files();
+        for file in files {
+            self.lock().core.add_bytes(file, &mut held);
+        }
+        held
+    }
+
+    fn take_findings(self: &Arc<Self>, findings: Findings) {
+        if !findings.dead.is_empty() {
+            let count = findings.dead.len();
+            tracing::info!(
+                count,
+                "ledgers are gone by metadata's word; their space is freed"
+            );
+            self.metrics.collected.inc_by(count as u64);
+            self.feed(Event::Collected(findings.dead));
+        }
+        for settled in findings.settled {
+            self.feed(Event::Settled(Box::new(settled)));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `hulse subscriptions`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::position::{self, Position};
+
+/// How consumers share a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Type {
+    /// One consumer; a second one is refused
+    Exclusive,
+    /// One consumer at a time, others stand by
+    Failover,
+}
+
+/// A subscription of a topic.
+#[derive(Debug, Args)]
+pub(crate) struct OfTopic {
+    /// topic or tenant/namespace/topic
+    pub(crate) topic: String,
+    /// Name of the subscription
+    pub(crate) subscription: String,
+}
+
+/// `hulse subscriptions`
+#[derive(Debug, Subcommand)]
+#[command(
+    after_help = "Examples:\n  hulse subscriptions list\n  hulse subs create orders audit --from start\n  hulse subs describe orders billing"
+)]
+pub(crate) enum Subscriptions {
+    /// All subscriptions with their backlogs, or those of a topic
+    #[command(
+        after_help = "Examples:\n  hulse subs list\n  hulse subs list orders --output wide\n  hulse subs list orders --output json"
+    )]
+    List {
+        /// topic or tenant/namespace/topic
+        topic: Option<String>,
+    },
+    /// Create a subscription, before its first consumer comes
+    #[command(
+        after_help = "Examples:\n  hulse subs create orders audit\n  hulse subs create orders search --type failover --from start"
+    )]
+    Create {
+        #[command(flatten)]
+        of: OfTopic,
+        /// How consumers share it
+        #[arg(long = "type", value_enum, default_value = "exclusive")]
+        kind: Type,
+        /// Where it begins: a position
+        #[arg(
+            long,
+            default_value = "end",
+            allow_hyphen_values = true,
+            value_name = "POSITION"
+        )]
+        from: Position,
+        /// Let retention take records that are not acknowledged yet
+        #[arg(long)]
+        no_hold: bool,
+    },
+    /// One subscription: its cursors and consumers
+    #[command(
+        after_help = "Examples:\n  hulse subs describe orders billing\n  hulse subs describe orders billing --output wide"
+    )]
+    Describe {
+        #[command(flatten)]
+        of: OfTopic,
+    },
+    /// Move cursors to a position; consumers go on from there
+    #[command(after_help = seek_help())]
+    Seek {
+        #[command(flatten)]
+        of: OfTopic,
+        /// Where to: a position
+        #[arg(long, allow_hyphen_values = true, value_name = "POSITION")]
+        to: Position,
+        /// Only this partition
+        #[arg(short, long, value_name = "N")]
+        partition: Option<u32>,
+    },
+    /// Pass over the next records of a partition
+    #[command(
+        after_help = "Examples:\n  hulse subs skip orders billing -p 0 -n 1 --dry-run\n  hulse subs skip orders billing -p 0 -n 1 --yes"
+    )]
+    Skip {
+        #[command(flatten)]
+        of: OfTopic,
+        /// The partition
+        #[arg(short, long, default_value = "0", value_name = "N")]
+        partition: u32,
+        /// How many records that are not acknowledged yet
+        #[arg(short = 'n', long = "num", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        records: u64,
+    },
+    /// Pass over everything that is stored now
+    #[command(
+        after_help = "Examples:\n  hulse subs clear orders billing --dry-run\n  hulse subs clear orders billing --yes"
+    )]
+    Clear {
+        #[command(flatten)]
+        of: OfTopic,
+        /// Only this partition
+        #[arg(short, long, value_name = "N")]
+        partition: Option<u32>,
+    },
+    /// Delete a subscription: its consumers end, its backlog is forgotten
+    #[command(
+        visible_alias = "unsubscribe",
+        after_help = "Examples:\n  hulse subs delete orders billing --dry-run\n  hulse subs delete orders billing --force --yes"
+    )]
+    Delete {
+        #[command(flatten)]
+        of: OfTopic,
+        /// Also while consumers are attached
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+fn seek_help() -> String {
+    format!(
+        "{}\n\nExamples:\n  hulse subs seek orders billing --to start --dry-run\n  \
+         hulse subs seek orders billing --to @-10m --yes\n  \
+         hulse subs seek orders billing --to -1 -p 0 --yes",
+        position::HELP
+    )
+}

@@ -1,0 +1,165 @@
+//! The branch `hulse subscriptions`.
+
+use hulse_sdk::{Admin, Cursor, NewSubscription, Subscription, SubscriptionType};
+
+use super::moving;
+use super::view::{SubscriptionRow, SubscriptionView};
+use crate::arguments::{OfTopic, Subscriptions, Type};
+use crate::commands::confirm::confirm;
+use crate::commands::session::Session;
+use crate::failure::{Code, Failure, Stop};
+use crate::position::{Place, Position};
+
+impl From<Type> for SubscriptionType {
+    fn from(kind: Type) -> Self {
+        match kind {
+            Type::Exclusive => Self::Exclusive,
+            Type::Failover => Self::Failover,
+        }
+    }
+}
+
+/// Runs one of its commands.
+///
+/// # Errors
+/// The server's; a change that was not confirmed.
+pub(crate) async fn run(session: Session<'_>, command: &Subscriptions) -> Result<(), Stop> {
+    let client = session.client()?;
+    let admin = client.admin();
+    match command {
+        Subscriptions::List { topic } => list(session, &admin, topic.as_deref()).await,
+        Subscriptions::Create {
+            of,
+            kind,
+            from,
+            no_hold,
+        } => {
+            let mut new = NewSubscription::new(&of.subscription, &of.topic);
+            new.kind = (*kind).into();
+            new.start = moving::one_place(&admin, &of.topic, *from).await?;
+            new.hold = !no_hold;
+            create(session, &admin, new).await
+        }
+        Subscriptions::Describe { of } => {
+            let (subscription, cursors) = described(&admin, of).await?;
+            let view = SubscriptionView::new(subscription, cursors);
+            if session.output.shape.for_people() {
+                session.output.say(&view.headline());
+            }
+            session.output.one(&view)
+        }
+        Subscriptions::Seek { of, to, partition } => {
+            moving::seek(session, &admin, of, *to, *partition).await
+        }
+        Subscriptions::Skip {
+            of,
+            partition,
+            records,
+        } => moving::skip(session, &admin, of, *partition, *records).await,
+        Subscriptions::Clear { of, partition } => {
+            moving::clear(session, &admin, of, *partition).await
+        }
+        Subscriptions::Delete { of, force } => delete(session, &admin, of, *force).await,
+    }
+}
+
+/// What went wrong with a subscription of a topic.
+pub(super) fn failed(what: &str, of: &OfTopic, error: &hulse_sdk::Error) -> Failure {
+    Failure::from_sdk(what, format!("{} of {}", of.subscription, of.topic), error)
+}
+
+async fn list(session: Session<'_>, admin: &Admin, topic: Option<&str>) -> Result<(), Stop> {
+    let cannot = |error: hulse_sdk::Error| {
+        Failure::from_sdk(
+            "cannot list subscriptions",
+            topic.unwrap_or("all topics"),
+            &error,
+        )
+    };
+    let listed = admin.list_subscriptions("", topic.unwrap_or("")).await;
+    let mut rows = Vec::new();
+    for subscription in listed.map_err(cannot)? {
+        let described = admin
+            .describe_subscription(&subscription.name, topic.unwrap_or(""), false)
+            .await;
+        match described {
+            Ok((subscription, cursors)) => rows.push(SubscriptionRow::new(&subscription, &cursors)),
+            // It was deleted meanwhile.
+            Err(error) if error.kind() == hulse_sdk::ErrorKind::NotFound => {}
+            Err(error) => return Err(cannot(error).into()),
+        }
+    }
+    session.output.list(&rows)
+}
+
+async fn described(admin: &Admin, of: &OfTopic) -> Result<(Subscription, Vec<Cursor>), Failure> {
+    let described = admin
+        .describe_subscription(&of.subscription, &of.topic, false)
+        .await;
+    described.map_err(|error| failed("cannot describe the subscription", of, &error))
+}
+
+async fn create(session: Session<'_>, admin: &Admin, new: NewSubscription) -> Result<(), Stop> {
+    let of = OfTopic {
+        topic: new.topic.clone(),
+        subscription: new.name.clone(),
+    };
+    let created = admin.create_subscription(new).await;
+    let (_, created) =
+        created.map_err(|error| failed("cannot create the subscription", &of, &error))?;
+    let (subscription, cursors) = described(admin, &of).await?;
+    let row = SubscriptionRow::new(&subscription, &cursors);
+    let words = match created {
+        true => format!("{} is created on {}", subscription.name, of.topic),
+        false => format!(
+            "{} was there, on {}; it stays where it is",
+            subscription.name, of.topic
+        ),
+    };
+    session.output.done(&row, &words)
+}
+
+async fn delete(
+    session: Session<'_>,
+    admin: &Admin,
+    of: &OfTopic,
+    force: bool,
+) -> Result<(), Stop> {
+    let (subscription, cursors) = described(admin, of).await?;
+    let row = SubscriptionRow::new(&subscription, &cursors);
+    let what = format!(
+        "take {} from {} and forget its backlog of {}",
+        subscription.name,
+        of.topic,
+        row.backlog()
+    );
+    if !confirm(session, &what)? {
+        return Ok(());
+    }
+    // The last topic takes the subscription with it.
+    let topic = match &subscription.topics[..] {
+        [_] => "",
+        _ => &of.topic,
+    };
+    let deleted = admin
+        .delete_subscription(&subscription.name, topic, force)
+        .await;
+    deleted.map_err(|error| failed("cannot delete the subscription", of, &error))?;
+    session
+        .output
+        .done(&row, &format!("deleted {}", subscription.name))
+}
+
+/// A position that names a place rather than a range.
+///
+/// # Errors
+/// It is a range.
+pub(super) fn place(position: Position) -> Result<Place, Failure> {
+    match position.until {
+        None => Ok(position.from),
+        Some(_) => Err(Failure::new(Code::Usage, "a range is no place to move to")
+            .why("a cursor goes on from one position")
+            .object("the position")
+            .next("write its first part only")),
+    }
+}

@@ -1,0 +1,237 @@
+//! The admin's methods for subscriptions.
+//!
+//! Moving a cursor twice to the same place is
+//! the same as once, so these calls are repeated when their outcome is unknown; `skip` is not.
+
+use std::future::Future;
+
+use hulse_proto::wire::v1;
+use hulse_proto::wire::v1::subscriptions_client::SubscriptionsClient;
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+
+use super::handle::{Admin, PAGES_MAX};
+use super::subscription_types::{
+    Cursor, CursorSelection, MovedCursor, NewSubscription, Subscription,
+};
+use crate::client::Repeat;
+use crate::connect::MESSAGE_BYTES_MAX;
+use crate::consumer::start_at;
+use crate::error::Error;
+use crate::reader::Start;
+
+impl Admin {
+    /// Makes a subscription, or adds a topic to one, with a durable cursor on each partition: [`Start::Latest`] means this moment. True:
+    /// it was made or the topic was added; false: it was there.
+    ///
+    /// # Errors
+    /// SUBSCRIPTION_EXISTS: with another type. TOPIC_NOT_FOUND, INVALID_NAME, ….
+    pub async fn create_subscription(
+        &self,
+        new: NewSubscription,
+    ) -> Result<(Subscription, bool), Error> {
+        let request = v1::CreateSubscriptionRequest {
+            subscription: new.name,
+            topic: new.topic,
+            r#type: new.kind.to_wire() as i32,
+            start: Some(start_at(new.start)),
+            policies: Some(v1::SubscriptionPolicies {
+                hold: Some(new.hold),
+            }),
+        };
+        let answer =
+            self.subscriptions(Repeat::Always, request, |mut client, request| async move {
+                client.create(request).await
+            });
+        let answer = answer.await?;
+        Ok((
+            Subscription::from_wire(answer.subscription)?,
+            answer.created,
+        ))
+    }
+
+    /// Every subscription of a topic; of a namespace (`tenant/namespace`) when the topic is empty; of all when both are.
+    ///
+    /// # Errors
+    /// TOPIC_NOT_FOUND, or why it could not be asked.
+    pub async fn list_subscriptions(
+        &self,
+        namespace: &str,
+        topic: &str,
+    ) -> Result<Vec<Subscription>, Error> {
+        let mut subscriptions = Vec::new();
+        let mut page_token = String::new();
+        for _ in 0..PAGES_MAX {
+            let request = v1::ListSubscriptionsRequest {
+                namespace: namespace.to_owned(),
+                topic: topic.to_owned(),
+                page_token,
+                page_size: 0,
+            };
+            let answer =
+                self.subscriptions(Repeat::Always, request, |mut client, request| async move {
+                    client.list(request).await
+                });
+            let page = answer.await?;
+            for subscription in page.subscriptions {
+                subscriptions.push(Subscription::from_wire(Some(subscription))?);
+            }
+            if page.next_page_token.is_empty() {
+                return Ok(subscriptions);
+            }
+            page_token = page.next_page_token;
+        }
+        Err(Error::wrong_answer("pages without an end"))
+    }
+
+    /// A subscription and its cursors, with acknowledged ranges when `acked_ranges` (the first 1,000 of each).
+    ///
+    /// # Errors
+    /// SUBSCRIPTION_NOT_FOUND, TOPIC_NOT_FOUND, or why it could not be asked. A partition that does not answer says so in its cursor.
+    pub async fn describe_subscription(
+        &self,
+        name: &str,
+        topic: &str,
+        acked_ranges: bool,
+    ) -> Result<(Subscription, Vec<Cursor>), Error> {
+        let request = v1::DescribeSubscriptionRequest {
+            subscription: name.to_owned(),
+            topic: topic.to_owned(),
+            acked_ranges,
+        };
+        let answer =
+            self.subscriptions(Repeat::Always, request, |mut client, request| async move {
+                client.describe(request).await
+            });
+        let answer = answer.await?;
+        let cursors = answer.cursors.into_iter().map(Cursor::from_wire);
+        Ok((
+            Subscription::from_wire(answer.subscription)?,
+            cursors.collect(),
+        ))
+    }
+
+    /// Moves cursors; consumers that are attached go on from there. With `dry_run` nothing is moved.
+    ///
+    /// # Errors
+    /// SUBSCRIPTION_NOT_FOUND, OFFSET_OUT_OF_RANGE, …. A partition that could not be moved says so in its answer.
+    pub async fn seek_subscription(
+        &self,
+        which: &CursorSelection,
+        to: Start,
+        dry_run: bool,
+    ) -> Result<Vec<MovedCursor>, Error> {
+        let request = v1::SeekSubscriptionRequest {
+            subscription: which.subscription.clone(),
+            topic: which.topic.clone(),
+            partition: which.partition,
+            to: Some(start_at(to)),
+            dry_run,
+        };
+        let answer =
+            self.subscriptions(Repeat::Always, request, |mut client, request| async move {
+                client.seek(request).await
+            });
+        Ok(moved(answer.await?))
+    }
+
+    /// Passes over the next `records` of one partition (0 when none is named) that are not acknowledged. With `dry_run` nothing is moved.
+    ///
+    /// # Errors
+    /// SUBSCRIPTION_NOT_FOUND, PARTITION_NOT_FOUND, …; or the outcome is unknown.
+    pub async fn skip_subscription(
+        &self,
+        which: &CursorSelection,
+        records: u64,
+        dry_run: bool,
+    ) -> Result<Vec<MovedCursor>, Error> {
+        let request = v1::SkipSubscriptionRequest {
+            subscription: which.subscription.clone(),
+            topic: which.topic.clone(),
+            partition: which.partition.unwrap_or(0),
+            records,
+            dry_run,
+        };
+        let answer = self.subscriptions(
+            Repeat::WhenNotApplied,
+            request,
+            |mut client, request| async move { client.skip(request).await },
+        );
+        Ok(moved(answer.await?))
+    }
+
+    /// Passes over everything that is stored now. With `dry_run` nothing is moved.
+    ///
+    /// # Errors
+    /// SUBSCRIPTION_NOT_FOUND, …. A partition that could not be moved says so in its answer.
+    pub async fn clear_subscription(
+        &self,
+        which: &CursorSelection,
+        dry_run: bool,
+    ) -> Result<Vec<MovedCursor>, Error> {
+        let request = v1::ClearSubscriptionRequest {
+            subscription: which.subscription.clone(),
+            topic: which.topic.clone(),
+            partition: which.partition,
+            dry_run,
+        };
+        let answer =
+            self.subscriptions(Repeat::Always, request, |mut client, request| async move {
+                client.clear(request).await
+            });
+        Ok(moved(answer.await?))
+    }
+
+    /// Deletes a subscription, or takes a topic from it: its consumers end, its cursors are gone, the name is free.
+    ///
+    /// # Errors
+    /// SUBSCRIPTION_NOT_FOUND; PRECONDITION_FAILED while consumers are attached, unless `force`; or the outcome is unknown: the deletion may
+    /// go on by itself.
+    pub async fn delete_subscription(
+        &self,
+        name: &str,
+        topic: &str,
+        force: bool,
+    ) -> Result<(), Error> {
+        let request = v1::DeleteSubscriptionRequest {
+            subscription: name.to_owned(),
+            topic: topic.to_owned(),
+            force,
+        };
+        let answer = self.subscriptions(
+            Repeat::WhenNotApplied,
+            request,
+            |mut client, request| async move { client.delete(request).await },
+        );
+        answer.await.map(drop)
+    }
+
+    async fn subscriptions<R, T, F, A>(
+        &self,
+        repeat: Repeat,
+        request: R,
+        call: F,
+    ) -> Result<T, Error>
+    where
+        R: Clone + Send + Sync,
+        F: Fn(SubscriptionsClient<Channel>, R) -> A + Send + Sync,
+        A: Future<Output = Result<Response<T>, Status>> + Send,
+    {
+        let attempt = |channel| {
+            let client = SubscriptionsClient::new(channel);
+            call(
+                client.max_decoding_message_size(MESSAGE_BYTES_MAX),
+                request.clone(),
+            )
+        };
+        self.core().call(repeat, attempt).await
+    }
+}
+
+fn moved(answer: v1::SeekSubscriptionResponse) -> Vec<MovedCursor> {
+    answer
+        .cursors
+        .into_iter()
+        .map(MovedCursor::from_wire)
+        .collect()
+}

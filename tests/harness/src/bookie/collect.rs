@@ -1,0 +1,83 @@
+//! A bookie asks metadata now and then which of its ledgers are gone, and whether limbo is over (storage.md G1, S4).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bookie_node::core::Event;
+use bookie_node::reclaim::{Held, examine};
+use rand::Rng;
+use tokio::time::sleep;
+
+use super::sim_bookie::SimBookie;
+use crate::trace;
+
+/// A pass comes after at most so long, ms.
+const REST_MS: u64 = 6_000;
+/// A pass may drop this much at once, in hundredths: a run has few ledgers.
+const PERCENT_MAX: u8 = 100;
+
+impl SimBookie {
+    /// Passes until this boot ends. Their chance is their own: others draw as they did without them.
+    pub(super) async fn collect_now_and_then(self: Arc<Self>, boot: u64) {
+        let stream = format!("collect {} {boot}", self.name);
+        let mut rng = self.setup.seeds.stream(&stream);
+        loop {
+            sleep(Duration::from_millis(rng.random_range(1..REST_MS))).await;
+            if !self.collect(boot).await {
+                return;
+            }
+        }
+    }
+
+    /// One pass; false when this boot has ended.
+    async fn collect(self: &Arc<Self>, boot: u64) -> bool {
+        let Some((held, process)) = self.held(boot) else {
+            return false;
+        };
+        let Some(me) = self.member() else {
+            return true;
+        };
+        let store = self.store(&process);
+        let asked = (&me, PERCENT_MAX);
+        let pass = examine(&store, self.setup.cell, asked, &held);
+        let Some(Ok(findings)) = process.heard(pass).await else {
+            return !process.is_dead();
+        };
+        if !findings.dead.is_empty() {
+            trace!(
+                self.setup.trace,
+                "{} collects {:?}", self.name, findings.dead
+            );
+            self.setup.counts.add("ledgers collected by proof");
+        }
+        let settled = findings
+            .settled
+            .into_iter()
+            .map(Box::new)
+            .map(Event::Settled);
+        let events = [Event::Collected(findings.dead)].into_iter().chain(settled);
+        let mut state = self.state();
+        if state.boot != boot {
+            return false;
+        }
+        let Some(life) = state.life.as_mut() else {
+            return false;
+        };
+        for event in events {
+            life.node.event(event);
+        }
+        life.wake.notify_one();
+        true
+    }
+
+    fn held(&self, boot: u64) -> Option<(Held, crate::process::Process)> {
+        let state = self.state();
+        let life = state.life.as_ref().filter(|_| state.boot == boot)?;
+        let core = life.node.core();
+        let mut held = core.held();
+        for file in core.sealed_files() {
+            core.add_bytes(file, &mut held);
+        }
+        Some((held, state.process.clone()))
+    }
+}
