@@ -5,7 +5,7 @@ use hulse_proto::error::Fault;
 use hulse_proto::id::{EntryId, LedgerId, Offset};
 use hulse_proto::time::TimestampMs;
 
-use super::reader::{LogReader, Search};
+use super::reader::{LogReader, Search, decode_envelope};
 use crate::retention::Limits;
 
 /// A closed ledger as retention sees it.
@@ -103,12 +103,9 @@ impl LogReader {
 
 /// The append time of a ledger's last entry that is there; `None`: all are recorded as lost.
 async fn last_append(search: &Search) -> Result<Option<TimestampMs>, Fault> {
-    for entry in (0..search.end_entry.0).rev().map(EntryId) {
-        match search.head(entry).await {
-            Ok((_, envelope)) => return Ok(Some(envelope.append_time)),
-            Err(_) if search.reader.may_lack(entry) => {}
-            Err(fault) => return Err(fault),
-        }
-    }
-    Ok(None)
+    let Some(head) = search.last_head().await? else {
+        return Ok(None);
+    };
+    let envelope = decode_envelope(search.ledger, head.header.entry, &head.envelope)?;
+    Ok(Some(envelope.append_time))
 }
