@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hulse_proto::error::Fault;
 use hulse_proto::id::{Offset, OwnerEpoch, SubscriptionId};
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
@@ -190,6 +191,7 @@ impl Consumer {
             acked: &begin.acked,
             state_epoch: begin.state_epoch,
             owner: tie.partition().leader_epoch(),
+            log_start: tie.partition().offsets().log_start,
             to: Some(self.habit.number),
         };
         if let Some(wrong) = locked(&self.truth).judge(&place) {
@@ -250,7 +252,10 @@ impl Consumer {
             return false;
         };
         let ok = acked.statuses == [AckStatus::Ok];
-        self.cluster.world.violations.check(!(ok && beyond), || {
+        // What was trimmed counts as processed, whoever says so.
+        let gone = tie.partition().offsets().log_start.0;
+        let wrong = ok && beyond && until > gone;
+        self.cluster.world.violations.check(!wrong, || {
             format!("an ack up to {until} is taken, {end} was sent")
         });
         if ok {
@@ -285,22 +290,23 @@ impl Consumer {
 }
 
 /// The last word: what the owner of a healed world shows is what was acked, and the rest can be acked.
+///
+/// # Errors
+/// The fault with which the owner ended meanwhile: another one is to be asked.
 pub async fn judge_cursor(
     cluster: &Cluster,
     handle: &PartitionHandle,
     subscription: SubscriptionId,
     truth: &Mutex<CursorTruth>,
-) {
+) -> Result<(), Fault> {
     let violations = &cluster.world.violations;
-    let views = match handle.cursors(Some(subscription), usize::MAX).await {
-        Ok(views) => views,
-        Err(fault) => return violations.add(format!("cursors cannot be looked at: {fault}")),
-    };
+    let views = handle.cursors(Some(subscription), usize::MAX).await?;
     let Some(view) = views.into_iter().next() else {
         let told = locked(truth).receipts();
-        return violations.check(told == 0, || {
+        violations.check(told == 0, || {
             format!("the cursor is gone, and {told} receipts were given")
         });
+        return Ok(());
     };
     let acked: OffsetRanges = view.ranges.iter().copied().collect();
     let place = Place {
@@ -308,6 +314,7 @@ pub async fn judge_cursor(
         acked: &acked,
         state_epoch: view.state_epoch,
         owner: handle.leader_epoch(),
+        log_start: handle.offsets().log_start,
         to: None,
     };
     if let Some(wrong) = locked(truth).judge(&place) {
@@ -326,13 +333,15 @@ pub async fn judge_cursor(
         let tie = handle.attach(consumer).await?;
         let turn = tie.view().borrow().turn;
         tie.sent(turn, high);
-        let all = vec![OffsetRange {
+        let all = OffsetRange {
             first: Offset(0),
             end: high,
-        }];
-        let acked = tie.ack(view.state_epoch, AckKind::Cumulative, all).await?;
+        };
+        locked(truth).ask(view.state_epoch, all);
+        let acked = tie.ack(view.state_epoch, AckKind::Cumulative, vec![all]);
+        let acked = acked.await?;
         let left = handle.cursors(Some(subscription), 0).await?;
-        Ok::<_, hulse_proto::error::Fault>((acked, left))
+        Ok::<_, Fault>((acked, left))
     };
     match timeout(Duration::from_secs(60), emptied).await {
         Ok(Ok((acked, left))) => {
@@ -341,7 +350,8 @@ pub async fn judge_cursor(
                 format!("everything was acked: {acked:?}, and there is a backlog: {left:?}")
             });
         }
-        Ok(Err(fault)) => violations.add(format!("STUCK: acks fail in a healed world: {fault}")),
+        Ok(Err(fault)) => return Err(fault),
         Err(_) => violations.add("STUCK: acks are not answered in a healed world"),
     }
+    Ok(())
 }

@@ -18,6 +18,8 @@ pub struct Place<'a> {
     pub state_epoch: u32,
     /// Who shows it.
     pub owner: OwnerEpoch,
+    /// Nothing below is kept: cursors pass over it.
+    pub log_start: Offset,
     /// To which consumer; `None`: after everybody is done.
     pub to: Option<u32>,
 }
@@ -108,13 +110,14 @@ impl CursorTruth {
                 place.state_epoch, place.owner, place.base
             ));
         }
+        let floor = floor.max(place.log_start.0);
         let above = place
             .acked
             .iter()
             .flat_map(|range| range.first.0..range.end.0);
         let skipped = (floor..place.base.0)
             .chain(above)
-            .find(|offset| !era.asked.contains(offset));
+            .find(|offset| *offset >= floor && !era.asked.contains(offset));
         skipped.map(|offset| {
             format!(
                 "SKIPPED offset {offset} counts as processed for owner {}, nobody acked it in state epoch {}",
@@ -145,6 +148,7 @@ mod tests {
             acked: &acked,
             state_epoch: epoch,
             owner: OwnerEpoch(3),
+            log_start: Offset(0),
             to: None,
         })
     }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use hulse_proto::error::Fault;
 use hulse_proto::id::SubscriptionId;
 use rand::Rng;
 use serving_broker::{PartitionHandle, SubscriptionKind};
@@ -64,9 +65,13 @@ impl Consumers {
     }
 
     /// What the last owner shows.
-    pub async fn judge(&self, cluster: &Cluster, handle: &PartitionHandle) {
+    ///
+    /// # Errors
+    /// The fault with which it ended meanwhile.
+    pub async fn judge(&self, cluster: &Cluster, handle: &PartitionHandle) -> Result<(), Fault> {
         for (subscription, truth) in &self.subscriptions {
-            judge_cursor(cluster, handle, *subscription, truth).await;
+            judge_cursor(cluster, handle, *subscription, truth).await?;
         }
+        Ok(())
     }
 }

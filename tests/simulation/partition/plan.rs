@@ -219,11 +219,14 @@ async fn finish_with(cluster: &Arc<Cluster>, consumers: Option<&Consumers>) -> R
                         .violations
                         .add(format!("cannot be read back: {fault}")),
                 }
-                if let Some(consumers) = consumers {
-                    consumers.judge(cluster, &handle).await;
+                let judged = match consumers {
+                    Some(consumers) => consumers.judge(cluster, &handle).await,
+                    None => Ok(()),
+                };
+                last = judged.err();
+                if last.is_none() {
+                    break;
                 }
-                last = None;
-                break;
             }
             Err(fault) => last = Some(fault),
         }

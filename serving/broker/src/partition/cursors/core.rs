@@ -133,6 +133,10 @@ impl<T> CursorCore<T> {
         for other in stale {
             self.drop_cursor(other, now);
         }
+        let new = NewCursor {
+            base: new.base.max(self.log_start),
+            ..new
+        };
         if self.accepted.get(id).is_none() {
             if self.accepted.len() >= CURSORS_MAX {
                 let why = format!(
@@ -374,7 +378,10 @@ impl<T> CursorCore<T> {
                 }
             }
         }
-        let CursorMove { to, keep_acked } = command.goal;
+        let CursorMove { mut to, keep_acked } = command.goal;
+        // A trim may have come since the caller looked.
+        to = to.max(self.log_start);
+        let goal = CursorMove { to, keep_acked };
         let moved = Change::Moved {
             at: now,
             base: to,
@@ -382,7 +389,7 @@ impl<T> CursorCore<T> {
             keep_acked,
         };
         self.accepted.apply_change(id, &moved);
-        self.gathering.move_to(id, command.goal, state_epoch);
+        self.gathering.move_to(id, goal, state_epoch);
         let new_base = self.accepted.get(id).map_or(to, |cursor| cursor.base);
         if let Some(seat) = self.seats.get_mut(&id) {
             seat.begin_move();
