@@ -54,6 +54,13 @@ pub enum Mutant {
     StateLedgerUnlinkedEarly,
     /// A log ledger is unlinked although no confirmed snapshot covers it.
     LogTrimmedPastSnapshot,
+    // The cursors of a partition.
+    /// B2: an ack has its receipt before its delta is confirmed.
+    ReceiptBeforeDelta,
+    /// B2: a cursor stands at what was sent, not at what was acknowledged.
+    CursorAtSent,
+    /// B2: a delta that failed is dropped, and those who wait for it hear that it is durable.
+    FailedDeltaForgotten,
 }
 
 /// Which rule does not hold here. The default: all hold.

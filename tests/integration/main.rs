@@ -10,6 +10,7 @@
 
 mod cli;
 mod delivery;
+mod delivery_modes;
 mod flights;
 mod journeys;
 mod kafka;
@@ -18,4 +19,5 @@ mod proxy;
 mod refusals;
 mod report;
 mod server;
+mod subscriptions;
 mod torn;

@@ -26,7 +26,9 @@ const LEDGER: Suite = Suite {
 };
 
 /// The crash points of storage.md §10 that this suite must have hit.
-const LEDGER_POINTS: [u32; 17] = [1, 2, 3, 4, 5, 8, 9, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23];
+const LEDGER_POINTS: [u32; 19] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23,
+];
 
 #[test]
 fn no_confirmed_entry_is_lost() {
@@ -45,8 +47,21 @@ fn no_acknowledged_record_is_lost_or_doubled() {
     PARTITION.run(&[]);
 }
 
+/// The suite of consumers, over the one of brokers and their partition.
+const CONSUMERS: Suite = Suite {
+    name: "no_acked_record_comes_again_and_no_other_is_passed_over",
+    kept: SEEDS,
+    run: partition::run_consumed,
+};
+
+#[test]
+fn no_acked_record_comes_again_and_no_other_is_passed_over() {
+    CONSUMERS.run(&[]);
+}
+
 #[test]
 fn same_seed_gives_the_same_trace() {
     LEDGER.repeats(20);
     PARTITION.repeats(20);
+    CONSUMERS.repeats(20);
 }

@@ -12,6 +12,7 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::backlogs;
 use crate::http::{self, Probes};
 use crate::listener::{Front, FrontParts, HttpDoor, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
@@ -188,9 +189,10 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
         front.config.retention,
         front.config.retention_interval,
     );
+    let backlogs = backlogs::count(front.partitions.clone(), front.metrics.clone());
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
-        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run()) } => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs) } => {}
     }
 }

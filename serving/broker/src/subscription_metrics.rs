@@ -2,7 +2,7 @@
 //!
 //! Names come from clients, so their number is bounded: the first [`NAMES_MAX`] have series of their own, all others share one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -28,6 +28,7 @@ pub(crate) struct SubscriptionMetrics {
     delivered_bytes: Family<SubscriptionLabel, Counter>,
     acked: Family<SubscriptionLabel, Counter>,
     consumers: Family<SubscriptionLabel, Gauge>,
+    backlog: Family<SubscriptionLabel, Gauge>,
     names: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -53,6 +54,24 @@ impl SubscriptionMetrics {
             "Attached consumers, one per partition",
             self.consumers.clone(),
         );
+        registry.register(
+            "hulse_subscription_backlog_records",
+            "Records that are not acknowledged, over the partitions open here",
+            self.backlog.clone(),
+        );
+    }
+
+    /// What was counted of the open partitions.
+    pub(crate) fn set_backlogs(&self, backlogs: &BTreeMap<Arc<str>, u64>) {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for (name, backlog) in backlogs {
+            *sums.entry(self.name(name)).or_default() += backlog;
+        }
+        for (subscription, backlog) in sums {
+            let label = SubscriptionLabel { subscription };
+            let backlog = i64::try_from(backlog).unwrap_or(i64::MAX);
+            self.backlog.get_or_create(&label).set(backlog);
+        }
     }
 
     /// The counts of one consumer, which is attached as long as they live.
@@ -85,6 +104,7 @@ impl SubscriptionMetrics {
             self.delivered_bytes.remove(&label);
             self.acked.remove(&label);
             self.consumers.remove(&label);
+            self.backlog.remove(&label);
         }
     }
 

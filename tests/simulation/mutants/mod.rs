@@ -5,8 +5,7 @@
 //! of each profile be.
 //!
 //! Not here: `StrangerEndsWriter`, whose answers the writer's shell drops before its core can err, `OldVersionEndsProposal` and
-//! `SecondProposal` (the client's own simulation finds these three at once), and `OneAppliedPosition`, which needs deltas of M
-//! (the state chain's tests have it).
+//! `SecondProposal` (the client's own simulation finds these three at once).
 
 mod hunt;
 mod profiles;
@@ -177,4 +176,26 @@ fn state_ledger_unlinked_too_early_is_found() {
 #[test]
 fn log_trimmed_past_its_snapshot_is_found() {
     is_found(Mutant::LogTrimmedPastSnapshot, partition::run_with);
+}
+
+#[test]
+fn one_applied_position_for_both_chains_is_found() {
+    is_found(Mutant::OneAppliedPosition, partition::run_consumed_with);
+}
+
+// The cursors of a partition.
+
+#[test]
+fn receipt_before_its_delta_is_found() {
+    is_found(Mutant::ReceiptBeforeDelta, partition::run_consumed_with);
+}
+
+#[test]
+fn cursor_at_what_was_sent_is_found() {
+    is_found(Mutant::CursorAtSent, partition::run_consumed_with);
+}
+
+#[test]
+fn failed_delta_that_is_forgotten_is_found() {
+    is_found(Mutant::FailedDeltaForgotten, partition::run_consumed_with);
 }

@@ -1,5 +1,7 @@
-//! A partition under fire: two brokers that take it from each other, producers that resend, readers that follow.
+//! A partition under fire: two brokers that take it from each other, producers that resend, readers that follow; and, in a suite of
+//! their own, consumers that ack.
 
+mod consumers;
 mod plan;
 
-pub use plan::{finish, run, run_with};
+pub use plan::{finish, run, run_consumed, run_consumed_with, run_with};

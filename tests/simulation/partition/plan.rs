@@ -13,12 +13,15 @@ use rand_chacha::ChaCha12Rng;
 use tests_harness::chaos::{Chaos, Victims};
 use tests_harness::metadata::owner_epoch;
 use tests_harness::reader::{follow, read_all};
+use tests_harness::trimmer::trim;
 use tests_harness::{
     BrokerSizes, Cluster, Manner, Process, Producer, Run, Shape, SimBroker, Upkeep, World,
     WorldSetup, runtime, trace,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+
+use super::consumers::Consumers;
 
 /// E, Qw, Qa, each as often as it is listed.
 const SHAPES: [(u32, u32, u32); 9] = [
@@ -36,6 +39,8 @@ const SHAPES: [(u32, u32, u32); 9] = [
 const FIRE: Duration = Duration::from_secs(8);
 /// Producers are done this long after the world healed.
 const HEALED: Duration = Duration::from_secs(120);
+/// Runs in which somebody trims.
+const TRIM_SHARE: f64 = 0.25;
 /// Tries to open the partition in a healed world.
 const OPEN_TRIES: u32 = 20;
 
@@ -46,6 +51,20 @@ pub fn run(seed: u64, whole: bool) -> Run {
 
 /// One seed, with a mutant.
 pub fn run_with(seed: u64, whole_trace: bool, mutant: Option<Mutant>) -> Run {
+    run_as(seed, whole_trace, mutant, false)
+}
+
+/// One seed, with consumers.
+pub fn run_consumed(seed: u64, whole: bool) -> Run {
+    run_as(seed, whole, None, true)
+}
+
+/// One seed, with consumers and a mutant.
+pub fn run_consumed_with(seed: u64, whole: bool, mutant: Option<Mutant>) -> Run {
+    run_as(seed, whole, mutant, true)
+}
+
+fn run_as(seed: u64, whole_trace: bool, mutant: Option<Mutant>, consumed: bool) -> Run {
     let mut rng = tests_harness::Seeds(seed).stream("plan");
     let Shape { quorums, bookies } = Shape::draw(&mut rng, &SHAPES);
     runtime().block_on(async move {
@@ -57,11 +76,11 @@ pub fn run_with(seed: u64, whole_trace: bool, mutant: Option<Mutant>) -> Run {
             mutant,
         };
         let world = Arc::new(World::new(setup));
-        play(&world, rng).await
+        play(&world, rng, consumed).await
     })
 }
 
-async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
+async fn play(world: &Arc<World>, mut rng: ChaCha12Rng, consumed: bool) -> Run {
     let mut chaos = Chaos::draw(world.seeds.stream("chaos"));
     chaos.arm(world);
     world.start_bookies().await;
@@ -76,8 +95,14 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
             .push(process);
     }
     let producers = start_producers(&cluster, &mut rng);
+    let consumers = consumed.then(|| Consumers::start(&cluster));
     let pause = Duration::from_millis(rng.random_range(10..400));
     tokio::spawn(follow(cluster.clone(), pause));
+    // From a stream of their own, so that kept seeds have all else as they ever had it.
+    let mut trims = world.seeds.stream("trims");
+    let trimming = trims
+        .random_bool(TRIM_SHARE)
+        .then(|| tokio::spawn(trim(cluster.clone(), trims)));
     let deletion = rng.random_bool(0.12).then(|| {
         let (cluster, wait) = (cluster.clone(), rng.random_range(500..8_000));
         tokio::spawn(async move {
@@ -103,15 +128,21 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
     }
     let supervisor = tokio::spawn(cluster.clone().keep_alive());
     wait_for(world, producers).await;
+    if let Some(trimming) = trimming {
+        trimming.abort();
+    }
     let deletion = deletion.map(|deletion| timeout(HEALED, deletion));
     let deleted = match deletion {
         Some(deletion) => Some(deletion.await.is_ok()),
         None => None,
     };
+    if let Some(consumers) = &consumers {
+        consumers.stop();
+    }
     supervisor.abort();
     match deleted {
         Some(deleted) => judge_deletion(&cluster, deleted).await,
-        None => finish(&cluster).await,
+        None => finish_with(&cluster, consumers.as_ref()).await,
     }
 }
 
@@ -157,6 +188,10 @@ async fn wait_for(world: &Arc<World>, producers: Vec<JoinHandle<()>>) {
 
 /// Kills both brokers, opens the partition on a third and judges what it shows.
 pub async fn finish(cluster: &Arc<Cluster>) -> Run {
+    finish_with(cluster, None).await
+}
+
+async fn finish_with(cluster: &Arc<Cluster>, consumers: Option<&Consumers>) -> Run {
     let world = &cluster.world;
     for place in 0..2 {
         cluster.broker(place).process.kill();
@@ -174,8 +209,9 @@ pub async fn finish(cluster: &Arc<Cluster>) -> Run {
                 cluster.see(&handle);
                 match read_all(cluster, &handle).await {
                     Ok(log) => {
+                        let start = handle.offsets().log_start.0;
                         let truth = cluster.truth();
-                        for violation in truth.check(&log) {
+                        for violation in truth.check_from(start, &log) {
                             world.violations.add(format!("{violation:?}"));
                         }
                     }
@@ -183,8 +219,14 @@ pub async fn finish(cluster: &Arc<Cluster>) -> Run {
                         .violations
                         .add(format!("cannot be read back: {fault}")),
                 }
-                last = None;
-                break;
+                let judged = match consumers {
+                    Some(consumers) => consumers.judge(cluster, &handle).await,
+                    None => Ok(()),
+                };
+                last = judged.err();
+                if last.is_none() {
+                    break;
+                }
             }
             Err(fault) => last = Some(fault),
         }

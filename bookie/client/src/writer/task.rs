@@ -138,7 +138,8 @@ impl Task {
     async fn run(mut self) {
         let timer = sleep_until(self.started + IDLE);
         tokio::pin!(timer);
-        let mut commands = Vec::with_capacity(BATCH_MAX);
+        // Grows with the load: thousands of ledgers are open and idle.
+        let mut commands = Vec::new();
         loop {
             self.set_timer(timer.as_mut());
             let wake = tokio::select! {

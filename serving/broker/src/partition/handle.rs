@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
 
@@ -188,6 +188,8 @@ pub(crate) struct Shared {
     pub(crate) queued_bytes: Arc<AtomicUsize>,
     pub(crate) max_batch_bytes: usize,
     pub(crate) log_append_time: bool,
+    /// It has cursors.
+    pub(crate) consumed: Arc<AtomicBool>,
 }
 
 /// An open partition.
@@ -285,6 +287,11 @@ impl PartitionHandle {
             return Err(self.0.ended.fault());
         }
         receiver.await.map_err(|_| self.0.ended.fault())
+    }
+
+    /// Whether it has cursors of subscriptions.
+    pub(crate) fn is_consumed(&self) -> bool {
+        self.0.consumed.load(Ordering::Relaxed)
     }
 
     /// Where the log begins and ends, now.

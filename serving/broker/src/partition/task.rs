@@ -235,19 +235,22 @@ impl Task {
                         return end;
                     }
                 },
-                _ = tick.tick() => {
-                    let now = self.clock.now_ms();
-                    self.note_wear();
-                    self.core.tick(now);
-                    self.log.with_view(LogView::cool);
-                    self.trimming.look = true;
-                    self.tick_cursors();
-                }
+                _ = tick.tick() => self.ticked(),
             }
             self.execute();
             self.go_on_trimming();
             self.go_on_cursors();
         }
+    }
+
+    /// Time passed.
+    fn ticked(&mut self) {
+        let now = self.clock.now_ms();
+        self.note_wear();
+        self.core.tick(now);
+        self.log.with_view(LogView::cool);
+        self.trimming.look = true;
+        self.tick_cursors();
     }
 
     /// Handles one command and those that already wait behind it.

@@ -208,7 +208,7 @@ impl Subscription {
             State::Deleting => true,
             State::Unspecified => return Err(damaged("state")),
         };
-        let topics = value.topics.iter().map(|topic| topic_of(topic));
+        let topics = value.topics.iter().map(topic_of);
         let topics: Option<Vec<_>> = topics.collect();
         Ok(Self {
             name,

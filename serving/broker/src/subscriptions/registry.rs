@@ -224,18 +224,25 @@ impl Subscriptions {
         finished.await.map(drop)
     }
 
+    /// Every subscription that has this topic.
+    ///
+    /// # Errors
+    /// `METADATA_UNAVAILABLE`, `DATA_DAMAGED`.
+    pub async fn of_topic(&self, topic: &Topic) -> Result<Vec<Subscription>, Fault> {
+        let prefix = format!("{PREFIX}{}/", super::name::namespace_of(&topic.name));
+        let all = read(list_all(&*self.store, &prefix)).await?;
+        let all = all.iter().map(Subscription::decode);
+        let mut of_topic = all.collect::<Result<Vec<_>, _>>()?;
+        of_topic.retain(|subscription| subscription.topic(topic.id).is_some());
+        Ok(of_topic)
+    }
+
     /// A topic is gone, and the cursors with it: no subscription of its namespace names it any more.
     ///
     /// # Errors
     /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`, `DATA_DAMAGED`.
     pub async fn forget_topic(&self, topic: &Topic) -> Result<(), Fault> {
-        let prefix = format!("{PREFIX}{}/", super::name::namespace_of(&topic.name));
-        let all = read(list_all(&*self.store, &prefix)).await?;
-        for stored in &all {
-            let subscription = Subscription::decode(stored)?;
-            if subscription.topic(topic.id).is_none() {
-                continue;
-            }
+        for subscription in self.of_topic(topic).await? {
             let forgotten = self.change(&subscription.name, |found| {
                 let Some(mut wanted) = found else {
                     return Ok(Wanted::Keep);

@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::wire::v1::{self, consume_down};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -18,12 +17,8 @@ use super::delivery::{Cut, Unit};
 use crate::listener::front::Front;
 use crate::listener::reading::Room;
 use crate::partition::Tie;
-use crate::state::OffsetRange;
 use crate::subscription_metrics::ConsumeCounts;
-use crate::{Begin, Cause, LaneView, LogOffsets, Stand};
-
-/// A partition that ended is noticed at least this often.
-const ENDED_CHECK: Duration = Duration::from_secs(1);
+use crate::{Begin, LaneView, LogOffsets, Stand};
 
 /// An item for the connection, and the room that it takes until the connection has it.
 pub(super) type Sent = (Result<v1::ConsumeDown, Status>, Option<Room>);
@@ -376,7 +371,6 @@ impl Lane {
                 Err(End::Fault(last.or_else(|| self.tie.partition().ended()).unwrap_or_else(moved)))
             }
             () = other => Ok(()),
-            () = tokio::time::sleep(ENDED_CHECK) => Ok(()),
         }
     }
 

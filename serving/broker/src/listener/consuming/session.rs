@@ -332,7 +332,9 @@ impl Session {
             // The tie goes, and the consumer with it.
             self.seats.remove(&ended.lane);
         }
-        self.out.push(ended.item);
+        if !self.draining {
+            self.out.push(ended.item);
+        }
         Ok(())
     }
 

@@ -49,6 +49,26 @@ impl Front {
         Ok((subscription, joined))
     }
 
+    /// The topic has new partitions: its subscriptions have cursors there from now on, so that nothing of them is trimmed before
+    /// somebody attaches. What cannot be made now is made then.
+    pub(in crate::listener) async fn cover(&self, topic: &Topic) {
+        let covered = async {
+            for subscription in self.subscriptions.of_topic(topic).await? {
+                let known = subscription
+                    .topic(topic.id)
+                    .map_or(0, |known| known.partitions);
+                for partition in topic.partition_ids().skip(known as usize) {
+                    let open = self.open(partition).await?;
+                    self.make_cursor(&open, &subscription).await?;
+                }
+            }
+            Ok::<_, Fault>(())
+        };
+        if let Err(fault) = covered.await {
+            tracing::debug!(topic = %topic.name, %fault, "cursors on new partitions are left to the first consumers");
+        }
+    }
+
     /// The cursor of a subscription on a partition, durable; made where it is not.
     ///
     /// # Errors

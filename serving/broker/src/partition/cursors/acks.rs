@@ -1,6 +1,7 @@
 //! How acks are judged (serving.md B2, B5).
 
 use hulse_proto::id::{Offset, SubscriptionId};
+use hulse_proto::mutant::Mutant;
 use hulse_proto::time::TimestampMs;
 
 use super::core::CursorCore;
@@ -20,6 +21,18 @@ impl<T> CursorCore<T> {
         let entry = seat.and_then(|seat| seat.consumers.get_mut(&consumer));
         if let Some(entry) = entry.filter(|entry| entry.began == turn) {
             entry.sent_to = entry.sent_to.max(to);
+            if self.mutation.is(Mutant::CursorAtSent) {
+                self.read_to(consumer, to);
+            }
+        }
+    }
+
+    /// By mutation only: what was read counts as processed.
+    fn read_to(&mut self, consumer: ConsumerId, to: Offset) {
+        let id = self.consumers.get(&consumer).copied();
+        if let Some((id, cursor)) = id.and_then(|id| Some((id, self.accepted.get_mut(id)?))) {
+            cursor.ack_to(to);
+            self.gathering.ack_to(id, to);
         }
     }
 

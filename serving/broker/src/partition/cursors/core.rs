@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, SubscriptionId};
+use hulse_proto::mutant::{Mutant, Mutation};
 use hulse_proto::time::TimestampMs;
 
 use super::lane::{ConsumerId, CursorAnswer, CursorMove, LaneView, MoveCommand, Moved, Stand};
@@ -70,6 +71,7 @@ pub(crate) struct CursorCore<T> {
     /// Nothing below is kept.
     log_start: Offset,
     pub(super) answers: Vec<(T, Result<CursorAnswer, Fault>)>,
+    pub(super) mutation: Mutation,
     /// The last views of consumers that are none any more.
     ended: Vec<(ConsumerId, LaneView)>,
 }
@@ -92,8 +94,14 @@ impl<T> CursorCore<T> {
             failures: 0,
             log_start: Offset(0),
             answers: Vec::new(),
+            mutation: Mutation::default(),
             ended: Vec::new(),
         }
+    }
+
+    /// The same with a rule switched off.
+    pub(crate) fn mutated(self, mutation: Mutation) -> Self {
+        Self { mutation, ..self }
     }
 
     /// Who is to be answered.
@@ -125,6 +133,10 @@ impl<T> CursorCore<T> {
         for other in stale {
             self.drop_cursor(other, now);
         }
+        let new = NewCursor {
+            base: new.base.max(self.log_start),
+            ..new
+        };
         if self.accepted.get(id).is_none() {
             if self.accepted.len() >= CURSORS_MAX {
                 let why = format!(
@@ -366,7 +378,10 @@ impl<T> CursorCore<T> {
                 }
             }
         }
-        let CursorMove { to, keep_acked } = command.goal;
+        let CursorMove { mut to, keep_acked } = command.goal;
+        // A trim may have come since the caller looked.
+        to = to.max(self.log_start);
+        let goal = CursorMove { to, keep_acked };
         let moved = Change::Moved {
             at: now,
             base: to,
@@ -374,7 +389,7 @@ impl<T> CursorCore<T> {
             keep_acked,
         };
         self.accepted.apply_change(id, &moved);
-        self.gathering.move_to(id, command.goal, state_epoch);
+        self.gathering.move_to(id, goal, state_epoch);
         let new_base = self.accepted.get(id).map_or(to, |cursor| cursor.base);
         if let Some(seat) = self.seats.get_mut(&id) {
             seat.begin_move();
@@ -445,7 +460,9 @@ impl<T> CursorCore<T> {
         answer: CursorAnswer,
         now: TimestampMs,
     ) {
-        if self.gathering.has(id) {
+        if self.mutation.is(Mutant::ReceiptBeforeDelta) {
+            self.answers.push((ticket, Ok(answer)));
+        } else if self.gathering.has(id) {
             let urgent = !matches!(answer, CursorAnswer::Acked(_));
             self.gathering.wait(ticket, answer);
             self.gathered(now, urgent);

@@ -27,6 +27,7 @@ mod tests;
 mod view;
 mod written;
 
+pub(crate) use self::core::CursorCore;
 pub use self::core::NewConsumer;
 pub(crate) use lane::{AckCommand, CursorAnswer, MoveCommand};
 pub use lane::{

@@ -4,6 +4,7 @@
 //! beside it and none is ever lost behind it (ARCHITECTURE D3).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -105,12 +106,14 @@ pub(crate) struct CursorTask {
     /// Something happened: views and answers are to be given out.
     touched: bool,
     failing: bool,
+    /// There are cursors.
+    consumed: Arc<AtomicBool>,
 }
 
 impl CursorTask {
-    pub(crate) fn new(index: u32, confirmed: Cursors, applied: u64) -> Self {
+    pub(crate) fn new(core: CursorCore<CursorTicket>) -> Self {
         Self {
-            core: CursorCore::new(index, confirmed, applied),
+            core,
             lanes: BTreeMap::new(),
             work: None,
             writing: None,
@@ -119,7 +122,13 @@ impl CursorTask {
             until_at: None,
             touched: true,
             failing: false,
+            consumed: Arc::default(),
         }
+    }
+
+    /// Whether there are cursors, now.
+    pub(crate) fn consumed(&self) -> Arc<AtomicBool> {
+        self.consumed.clone()
     }
 }
 
@@ -236,8 +245,12 @@ impl Task {
         self.begin_state_work();
         self.show_views();
         self.answer_cursors();
+        let consumed = !self.core.state().meta.is_empty();
+        self.cursors.consumed.store(consumed, Ordering::Relaxed);
         let core = &self.cursors.core;
-        let due = [core.due_at(), core.next_grace()];
+        // Without the writer nothing can be begun; it touches everything when it comes home.
+        let write = core.due_at().filter(|_| self.state_writer.is_some());
+        let due = [write, core.next_grace()];
         let due = due.into_iter().flatten().min();
         if due != self.cursors.until_at {
             self.cursors.until_at = due;

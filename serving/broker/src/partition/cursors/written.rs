@@ -1,6 +1,7 @@
 //! When deltas are written, and what follows when they are confirmed, late, or not written.
 
 use hulse_proto::error::{Fate, Fault, Reason};
+use hulse_proto::mutant::Mutant;
 use hulse_proto::time::TimestampMs;
 
 use super::core::{CursorCore, InFlight};
@@ -76,6 +77,12 @@ impl<T> CursorCore<T> {
         let Some(InFlight { mut pending, since }) = self.in_flight.take() else {
             return;
         };
+        if self.mutation.is(Mutant::FailedDeltaForgotten) {
+            let lost = pending.take_waiting().into_iter();
+            self.answers
+                .extend(lost.map(|(ticket, answer)| (ticket, Ok(answer))));
+            return;
+        }
         pending.join(std::mem::take(&mut self.gathering));
         self.gathering = pending;
         self.gathering_since = Some(since);

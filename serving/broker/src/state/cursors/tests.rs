@@ -186,6 +186,69 @@ proptest! {
     }
 }
 
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let pairs = digits.chunks(2);
+    pairs
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// The bytes in state ledgers, which other builds read.
+#[test]
+fn bytes_of_deltas_and_snapshots_are_as_they_were_frozen() {
+    const ID: &str = "00000000000000000000000000000001";
+    let change = |change| CursorDelta(vec![(id(1), change)]);
+    let made = change(Change::Made(NewCursor {
+        name: "a/b/s".into(),
+        hold: true,
+        base: Offset(5),
+        at: 7,
+    }));
+    let acked = change(Change::Acked {
+        at: 8,
+        to: Offset(6),
+        ranges: vec![range(9, 11)],
+    });
+    let moved = change(Change::Moved {
+        at: 9,
+        base: Offset(3),
+        state_epoch: 2,
+        keep_acked: true,
+    });
+    let frozen = [
+        (
+            &made,
+            format!("00 {ID} 01 0500000000000000 0700000000000000 0500 612f622f73"),
+        ),
+        (
+            &acked,
+            format!(
+                "01 {ID} 0800000000000000 0600000000000000 01000000 0900000000000000 0b00000000000000"
+            ),
+        ),
+        (
+            &moved,
+            format!("02 {ID} 0900000000000000 0300000000000000 02000000 01"),
+        ),
+        (&change(Change::Removed), format!("03 {ID}")),
+        (&change(Change::Hold(false)), format!("04 {ID} 00")),
+    ];
+    for (delta, bytes) in frozen {
+        assert_eq!(Cursors::encode_delta(delta), hex(&bytes), "{delta:?}");
+        assert_eq!(&Cursors::decode_delta(&hex(&bytes)).unwrap(), delta);
+    }
+    let mut cursors = Cursors::default();
+    cursors.apply(&made);
+    cursors.apply(&acked);
+    let snapshot = format!(
+        "01000000 {ID} 01 0600000000000000 00000000 0700000000000000 0800000000000000 0500 612f622f73
+         01000000 0900000000000000 0b00000000000000"
+    );
+    assert_eq!(cursors.encode(), hex(&snapshot));
+    assert_eq!(Cursors::decode(&hex(&snapshot)).unwrap(), cursors);
+}
+
 /// Case SU-07: an ack in the middle of a batch is one of those records and of no others.
 #[test]
 fn cumulative_and_individual_acks_end_inside_a_batch() {

@@ -1,0 +1,357 @@
+//! A consumer as a lane of the SDK is one: attaches, reads from where the owner says, acks in all ways, seeks, and goes without a word.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hulse_proto::error::Fault;
+use hulse_proto::id::{Offset, OwnerEpoch, SubscriptionId};
+use rand::Rng;
+use rand_chacha::ChaCha12Rng;
+use serving_broker::state::{OffsetRange, OffsetRanges};
+use serving_broker::{
+    AckKind, AckStatus, Begin, CursorStart, NewConsumer, PartitionHandle, Stand, SubscriptionKind,
+    Tie,
+};
+use tokio::time::{sleep, timeout};
+
+use crate::broker::{Cluster, SimBroker};
+use crate::cursor_truth::{CursorTruth, Place};
+use crate::trace;
+
+/// Without an answer for this long an attachment is given up.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Looks at one attachment before it is left.
+const STEPS_MAX: u32 = 60;
+
+/// How a consumer behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct Habit {
+    /// Its number.
+    pub number: u32,
+    /// Whether others stand by.
+    pub kind: SubscriptionKind,
+    /// It moves its cursor now and then.
+    pub seeks: bool,
+    /// It sometimes turns to the wrong broker.
+    pub strays: bool,
+    /// Longest pause between two looks, ms.
+    pub pause_ms: u64,
+}
+
+/// A consumer.
+pub struct Consumer {
+    cluster: Arc<Cluster>,
+    subscription: SubscriptionId,
+    truth: Arc<Mutex<CursorTruth>>,
+    habit: Habit,
+    rng: ChaCha12Rng,
+    /// Highest leader epoch seen: an owner of a lower one does not know yet that it is none.
+    seen: OwnerEpoch,
+    seeks: u64,
+}
+
+/// Where an attachment stands.
+struct Reading {
+    turn: u64,
+    begin: Begin,
+    position: Offset,
+}
+
+/// The truth, whoever panicked over it.
+pub fn locked(truth: &Mutex<CursorTruth>) -> MutexGuard<'_, CursorTruth> {
+    truth.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The cursor that a subscription has in these runs, made at the log's begin.
+pub fn start_of(subscription: SubscriptionId) -> CursorStart {
+    CursorStart {
+        subscription,
+        name: format!("t/n/{subscription}").into(),
+        hold: true,
+        base: Offset(0),
+    }
+}
+
+impl Consumer {
+    /// One that has attached nowhere.
+    pub fn new(
+        cluster: &Arc<Cluster>,
+        subscription: SubscriptionId,
+        truth: &Arc<Mutex<CursorTruth>>,
+        habit: Habit,
+    ) -> Self {
+        let rng = cluster
+            .world
+            .seeds
+            .stream(&format!("consumer {}", habit.number));
+        Self {
+            cluster: cluster.clone(),
+            subscription,
+            truth: truth.clone(),
+            habit,
+            rng,
+            seen: OwnerEpoch(0),
+            seeks: 0,
+        }
+    }
+
+    /// Consumes until it is dropped.
+    pub async fn run(mut self) {
+        loop {
+            let stale = self.habit.strays && self.rng.random_bool(0.05);
+            if let Some((broker, handle)) = self.cluster.route(stale).await {
+                if handle.leader_epoch() >= self.seen {
+                    self.seen = handle.leader_epoch();
+                    self.attachment(&broker, &handle).await;
+                } else {
+                    self.cluster.prefer_other();
+                }
+            }
+            sleep(Duration::from_millis(self.rng.random_range(10..300))).await;
+        }
+    }
+
+    async fn attachment(&mut self, broker: &Arc<SimBroker>, handle: &PartitionHandle) {
+        let made = broker
+            .process
+            .heard(handle.make_cursor(start_of(self.subscription)));
+        let Ok(Some(Ok(()))) = timeout(ANSWER_TIMEOUT, made).await else {
+            return;
+        };
+        let consumer = NewConsumer {
+            subscription: self.subscription,
+            kind: self.habit.kind,
+            name: format!("c{}", self.habit.number).into(),
+            client: "simulated".into(),
+            priority: self.rng.random_range(0..2),
+            takeover: true,
+        };
+        let attached = broker.process.heard(handle.attach(consumer));
+        let Ok(Some(Ok(tie))) = timeout(ANSWER_TIMEOUT, attached).await else {
+            return;
+        };
+        self.cluster.world.counts.add("consumers that attached");
+        let steps = self.rng.random_range(1..STEPS_MAX);
+        let mut reading = None;
+        for _ in 0..steps {
+            if broker.process.is_dead() || handle.ended().is_some() {
+                return;
+            }
+            if !self.step(broker, &tie, &mut reading).await {
+                return;
+            }
+            sleep(Duration::from_millis(
+                self.rng.random_range(0..self.habit.pause_ms),
+            ))
+            .await;
+        }
+    }
+
+    /// One look. False: the attachment is over.
+    async fn step(
+        &mut self,
+        broker: &Arc<SimBroker>,
+        tie: &Tie,
+        reading: &mut Option<Reading>,
+    ) -> bool {
+        let view = tie.view().borrow().clone();
+        if view.ended.is_some() {
+            return false;
+        }
+        let Stand::Active(begin) = view.stand else {
+            *reading = None;
+            if matches!(view.stand, Stand::Yielding(_)) && self.rng.random_bool(0.3) {
+                tie.yielded();
+            }
+            return true;
+        };
+        if reading.as_ref().is_none_or(|now| now.turn != view.turn) {
+            self.judge(&begin, tie);
+            tie.sent(view.turn, begin.base);
+            *reading = Some(Reading {
+                turn: view.turn,
+                position: begin.base,
+                begin,
+            });
+        }
+        let Some(reading) = reading else {
+            return true;
+        };
+        match self.rng.random_range(0..100) {
+            0..45 => self.read(broker, tie, reading).await,
+            45..95 => self.ack(broker, tie, reading).await,
+            _ if self.habit.seeks => self.seek(broker, tie).await,
+            _ => true,
+        }
+    }
+
+    fn judge(&self, begin: &Begin, tie: &Tie) {
+        let place = Place {
+            base: begin.base,
+            acked: &begin.acked,
+            state_epoch: begin.state_epoch,
+            owner: tie.partition().leader_epoch(),
+            log_start: tie.partition().offsets().log_start,
+            to: Some(self.habit.number),
+        };
+        if let Some(wrong) = locked(&self.truth).judge(&place) {
+            self.cluster.world.violations.add(wrong);
+        }
+    }
+
+    async fn read(&mut self, broker: &SimBroker, tie: &Tie, reading: &mut Reading) -> bool {
+        let read = broker
+            .process
+            .heard(tie.partition().read(reading.position, 1_500));
+        let Ok(Some(Ok(chunk))) = timeout(ANSWER_TIMEOUT, read).await else {
+            return false;
+        };
+        tie.sent(reading.turn, chunk.end);
+        reading.position = chunk.end;
+        true
+    }
+
+    /// Something of what it was sent, or by mistake more.
+    async fn ack(&mut self, broker: &SimBroker, tie: &Tie, reading: &Reading) -> bool {
+        let end = reading.position.0;
+        let kind = match self.rng.random_bool(0.4) {
+            true => AckKind::Cumulative,
+            false => AckKind::Individual,
+        };
+        let beyond = self.rng.random_bool(0.05);
+        let lowest = reading.begin.base.0.min(end);
+        let first = self.rng.random_range(lowest..=end);
+        let until = match beyond {
+            true => end + self.rng.random_range(1..50),
+            false => self.rng.random_range(first..=end.min(first + 6)),
+        };
+        let range = OffsetRange {
+            first: Offset(first),
+            end: Offset(until),
+        };
+        let meant = match kind {
+            AckKind::Individual => range,
+            AckKind::Cumulative => OffsetRange {
+                first: Offset(0),
+                end: Offset(until),
+            },
+        };
+        let state_epoch = reading.begin.state_epoch;
+        if !beyond {
+            locked(&self.truth).ask(state_epoch, meant);
+        }
+        let acking = broker
+            .process
+            .heard(tie.ack(state_epoch, kind, vec![range]));
+        if self.rng.random_bool(0.1) {
+            // The client does not wait; what it asked for may be done.
+            drop(acking);
+            return true;
+        }
+        let Ok(Some(Ok(acked))) = timeout(ANSWER_TIMEOUT, acking).await else {
+            return false;
+        };
+        let ok = acked.statuses == [AckStatus::Ok];
+        // What was trimmed counts as processed, whoever says so.
+        let gone = tie.partition().offsets().log_start.0;
+        let wrong = ok && beyond && until > gone;
+        self.cluster.world.violations.check(!wrong, || {
+            format!("an ack up to {until} is taken, {end} was sent")
+        });
+        if ok {
+            let owner = tie.partition().leader_epoch();
+            trace!(
+                self.cluster.world.trace,
+                "consumer {} has a receipt of {first} to {until}", self.habit.number
+            );
+            locked(&self.truth).receive(state_epoch, meant, owner, self.habit.number);
+            self.cluster.world.counts.add("acks with a receipt");
+        }
+        true
+    }
+
+    async fn seek(&mut self, broker: &SimBroker, tie: &Tie) -> bool {
+        let high = tie.partition().offsets().high_watermark.0;
+        let to = Offset(self.rng.random_range(0..=high));
+        self.seeks += 1;
+        locked(&self.truth).aim(to);
+        let seeking = broker.process.heard(tie.seek(to, self.seeks));
+        let Ok(Some(Ok(moved))) = timeout(ANSWER_TIMEOUT, seeking).await else {
+            return false;
+        };
+        trace!(
+            self.cluster.world.trace,
+            "consumer {} moved the cursor to {to}", self.habit.number
+        );
+        locked(&self.truth).moved(moved.state_epoch, moved.new_base);
+        self.cluster.world.counts.add("cursors that were moved");
+        true
+    }
+}
+
+/// The last word: what the owner of a healed world shows is what was acked, and the rest can be acked.
+///
+/// # Errors
+/// The fault with which the owner ended meanwhile: another one is to be asked.
+pub async fn judge_cursor(
+    cluster: &Cluster,
+    handle: &PartitionHandle,
+    subscription: SubscriptionId,
+    truth: &Mutex<CursorTruth>,
+) -> Result<(), Fault> {
+    let violations = &cluster.world.violations;
+    let views = handle.cursors(Some(subscription), usize::MAX).await?;
+    let Some(view) = views.into_iter().next() else {
+        let told = locked(truth).receipts();
+        violations.check(told == 0, || {
+            format!("the cursor is gone, and {told} receipts were given")
+        });
+        return Ok(());
+    };
+    let acked: OffsetRanges = view.ranges.iter().copied().collect();
+    let place = Place {
+        base: view.base,
+        acked: &acked,
+        state_epoch: view.state_epoch,
+        owner: handle.leader_epoch(),
+        log_start: handle.offsets().log_start,
+        to: None,
+    };
+    if let Some(wrong) = locked(truth).judge(&place) {
+        violations.add(wrong);
+    }
+    let high = handle.offsets().high_watermark;
+    let consumer = NewConsumer {
+        subscription,
+        kind: SubscriptionKind::Exclusive,
+        name: "last".into(),
+        client: "simulated".into(),
+        priority: 0,
+        takeover: true,
+    };
+    let emptied = async {
+        let tie = handle.attach(consumer).await?;
+        let turn = tie.view().borrow().turn;
+        tie.sent(turn, high);
+        let all = OffsetRange {
+            first: Offset(0),
+            end: high,
+        };
+        locked(truth).ask(view.state_epoch, all);
+        let acked = tie.ack(view.state_epoch, AckKind::Cumulative, vec![all]);
+        let acked = acked.await?;
+        let left = handle.cursors(Some(subscription), 0).await?;
+        Ok::<_, Fault>((acked, left))
+    };
+    match timeout(Duration::from_secs(60), emptied).await {
+        Ok(Ok((acked, left))) => {
+            let empty = acked.statuses == [AckStatus::Ok] && left.iter().all(|c| c.backlog == 0);
+            violations.check(empty, || {
+                format!("everything was acked: {acked:?}, and there is a backlog: {left:?}")
+            });
+        }
+        Ok(Err(fault)) => return Err(fault),
+        Err(_) => violations.add("STUCK: acks are not answered in a healed world"),
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! What the consumers of one subscription asked for and were told, and the checker that judges its cursor.
+//!
+//! Words: REDELIVERED, an acked record would come again although its receipt was given; SKIPPED, a record would never come although
+//! nobody acked it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hulse_proto::id::{Offset, OwnerEpoch};
+use serving_broker::state::{OffsetRange, OffsetRanges};
+
+/// A place of a cursor, as an owner shows it.
+pub struct Place<'a> {
+    /// Everything below is processed.
+    pub base: Offset,
+    /// And these.
+    pub acked: &'a OffsetRanges,
+    /// Of which state epoch.
+    pub state_epoch: u32,
+    /// Who shows it.
+    pub owner: OwnerEpoch,
+    /// Nothing below is kept: cursors pass over it.
+    pub log_start: Offset,
+    /// To which consumer; `None`: after everybody is done.
+    pub to: Option<u32>,
+}
+
+/// One time between two moves of the cursor.
+#[derive(Debug, Default)]
+struct Era {
+    /// Where it began, if the move was answered.
+    base: Option<u64>,
+    /// Offsets that somebody asked to ack.
+    asked: BTreeSet<u64>,
+    /// Offsets with a receipt: from which owner, to which consumer.
+    receipts: BTreeMap<u64, (OwnerEpoch, u32)>,
+}
+
+/// The truth of one cursor, which was made at offset 0.
+#[derive(Debug, Default)]
+pub struct CursorTruth {
+    eras: BTreeMap<u32, Era>,
+    /// Where moves were to lead whose outcome nobody knows.
+    targets: Vec<u64>,
+}
+
+impl CursorTruth {
+    /// An ack goes out.
+    pub fn ask(&mut self, state_epoch: u32, range: OffsetRange) {
+        let era = self.eras.entry(state_epoch).or_default();
+        era.asked.extend(range.first.0..range.end.0);
+    }
+
+    /// A receipt comes.
+    pub fn receive(&mut self, state_epoch: u32, range: OffsetRange, from: OwnerEpoch, to: u32) {
+        let era = self.eras.entry(state_epoch).or_default();
+        for offset in range.first.0..range.end.0 {
+            era.receipts.entry(offset).or_insert((from, to));
+        }
+    }
+
+    /// A move goes out.
+    pub fn aim(&mut self, to: Offset) {
+        self.targets.push(to.0);
+    }
+
+    /// A move is answered.
+    pub fn moved(&mut self, state_epoch: u32, base: Offset) {
+        self.eras.entry(state_epoch).or_default().base = Some(base.0);
+    }
+
+    /// Receipts so far.
+    pub fn receipts(&self) -> usize {
+        self.eras.values().map(|era| era.receipts.len()).sum()
+    }
+
+    /// What is wrong with a place.
+    pub fn judge(&self, place: &Place<'_>) -> Option<String> {
+        let nothing = Era::default();
+        let era = self.eras.get(&place.state_epoch).unwrap_or(&nothing);
+        let acked = |offset: u64| {
+            let at = OffsetRange {
+                first: Offset(offset),
+                end: Offset(offset + 1),
+            };
+            place.acked.within(at).next().is_some()
+        };
+        let processed = |offset: u64| offset < place.base.0 || acked(offset);
+        let told = era.receipts.iter().filter(|(_, (owner, consumer))| {
+            // What another consumer is told meanwhile by the same owner may be newer than this place.
+            *owner < place.owner || place.to.is_none_or(|to| to == *consumer)
+        });
+        for (offset, (owner, consumer)) in told {
+            if !processed(*offset) {
+                return Some(format!(
+                    "REDELIVERED offset {offset} has a receipt of owner {owner} to consumer {consumer} in state epoch {}, and owner {} begins at {}",
+                    place.state_epoch, place.owner, place.base
+                ));
+            }
+        }
+        let floor = match place.state_epoch {
+            0 => 0,
+            _ => era
+                .base
+                .or_else(|| self.targets.iter().copied().max())
+                .unwrap_or(0),
+        };
+        if era.base.is_some_and(|base| place.base.0 < base) {
+            return Some(format!(
+                "state epoch {} began at {floor}, and owner {} shows {}",
+                place.state_epoch, place.owner, place.base
+            ));
+        }
+        let floor = floor.max(place.log_start.0);
+        let above = place
+            .acked
+            .iter()
+            .flat_map(|range| range.first.0..range.end.0);
+        let skipped = (floor..place.base.0)
+            .chain(above)
+            .find(|offset| *offset >= floor && !era.asked.contains(offset));
+        skipped.map(|offset| {
+            format!(
+                "SKIPPED offset {offset} counts as processed for owner {}, nobody acked it in state epoch {}",
+                place.owner, place.state_epoch
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: u64, end: u64) -> OffsetRange {
+        OffsetRange {
+            first: Offset(first),
+            end: Offset(end),
+        }
+    }
+
+    fn judge(truth: &CursorTruth, base: u64, acked: &[(u64, u64)], epoch: u32) -> Option<String> {
+        let acked = acked
+            .iter()
+            .map(|(first, end)| range(*first, *end))
+            .collect();
+        truth.judge(&Place {
+            base: Offset(base),
+            acked: &acked,
+            state_epoch: epoch,
+            owner: OwnerEpoch(3),
+            log_start: Offset(0),
+            to: None,
+        })
+    }
+
+    #[test]
+    fn judge_finds_what_would_come_again_and_what_would_never_come() {
+        let mut truth = CursorTruth::default();
+        truth.ask(0, range(0, 10));
+        truth.receive(0, range(0, 4), OwnerEpoch(1), 1);
+        assert_eq!(judge(&truth, 4, &[], 0), None);
+        assert_eq!(judge(&truth, 0, &[(0, 10)], 0), None);
+        let again = judge(&truth, 3, &[(5, 6)], 0).unwrap();
+        assert!(again.starts_with("REDELIVERED offset 3"), "{again}");
+        let never = judge(&truth, 11, &[], 0).unwrap();
+        assert!(never.starts_with("SKIPPED offset 10"), "{never}");
+        let never = judge(&truth, 4, &[(20, 21)], 0).unwrap();
+        assert!(never.starts_with("SKIPPED offset 20"), "{never}");
+        // A move: what was told before is void, and nothing above its target counts.
+        truth.aim(Offset(2));
+        truth.moved(1, Offset(2));
+        assert_eq!(judge(&truth, 2, &[], 1), None);
+        assert!(judge(&truth, 1, &[], 1).is_some());
+        assert!(
+            judge(&truth, 3, &[], 1)
+                .unwrap()
+                .starts_with("SKIPPED offset 2")
+        );
+    }
+}

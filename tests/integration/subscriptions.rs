@@ -1,0 +1,489 @@
+//! Cases LD-01 and SU-07, take-overs, and subscriptions under kills, against the real server.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use hulse_sdk::numbers::{NumberChecker, NumberStamper};
+use hulse_sdk::{
+    Admin, Client, CursorSelection, NewSubscription, Offset, Reason, ReceivedRecord, Record, Start,
+    SubscriptionConsumer, SubscriptionType,
+};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use tokio::time::timeout;
+
+use super::proxy::Proxy;
+use super::report::{report, rounds};
+use super::server::Server;
+
+const PORT: u16 = 17_520;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn client(address: &str) -> Client {
+    Client::builder(address).build().unwrap()
+}
+
+async fn attach(client: &Client, topic: &str) -> SubscriptionConsumer {
+    let builder = client.consumer(topic).subscription("s");
+    let builder = builder.start(Start::Earliest);
+    timeout(PATIENCE, builder.build()).await.unwrap().unwrap()
+}
+
+async fn receive(consumer: &SubscriptionConsumer) -> ReceivedRecord {
+    let received = timeout(PATIENCE, consumer.receive()).await;
+    received.unwrap().unwrap().unwrap()
+}
+
+/// Sends records in one batch.
+async fn send_batch(client: &Client, topic: &str, records: u64) {
+    let linger = Duration::from_millis(50);
+    let producer = client.producer(topic).linger(linger).build().await.unwrap();
+    let mut tickets = Vec::new();
+    for number in 0..records {
+        tickets.push(
+            producer
+                .send(Record::new(number.to_string()))
+                .await
+                .unwrap(),
+        );
+    }
+    producer.close().await.unwrap();
+    for ticket in tickets {
+        ticket.await.unwrap();
+    }
+}
+
+async fn backlog(admin: &Admin, topic: &str, name: &str) -> u64 {
+    let (_, cursors) = admin
+        .describe_subscription(name, topic, false)
+        .await
+        .unwrap();
+    cursors
+        .iter()
+        .map(|cursor| cursor.state.as_ref().unwrap().backlog_records)
+        .sum()
+}
+
+async fn restarted(mut server: Server, hard: bool) -> Server {
+    let restarted = tokio::task::spawn_blocking(move || {
+        match hard {
+            true => server.kill(),
+            false => assert!(server.stop().success()),
+        }
+        server.restart();
+        server
+    });
+    restarted.await.unwrap()
+}
+
+/// Nothing more comes for a while.
+async fn assert_silent(consumer: &SubscriptionConsumer) {
+    let more = timeout(Duration::from_millis(300), consumer.receive()).await;
+    assert!(more.is_err(), "{more:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_record_behind_a_new_subscription_is_delivered_after_a_hard_death() {
+    let mut server = Server::start(PORT);
+    let client = client(&server.address());
+    let admin = client.admin();
+    for round in 0..rounds(4, 20) {
+        let topic = format!("first-{round}");
+        admin.create_topic(&topic, 1).await.unwrap();
+        send_batch(&client, &topic, 3).await;
+        let names = ["latest", "by-offset", "by-seek"];
+        for name in names {
+            let mut new = NewSubscription::new(name, &topic);
+            if name == "by-offset" {
+                new.start = Start::Offset(Offset(3));
+            }
+            assert!(admin.create_subscription(new).await.unwrap().1);
+        }
+        let which = CursorSelection::new("by-seek").topic(&topic);
+        admin
+            .seek_subscription(&which, Start::Earliest, false)
+            .await
+            .unwrap();
+        admin
+            .seek_subscription(&which, Start::Latest, false)
+            .await
+            .unwrap();
+        send_batch(&client, &topic, 1).await;
+        for name in names {
+            assert_eq!(backlog(&admin, &topic, name).await, 1, "{name} before");
+        }
+        server = restarted(server, round % 2 == 0).await;
+        for name in names {
+            assert_eq!(backlog(&admin, &topic, name).await, 1, "{name} after");
+            let consumer = client
+                .consumer(&topic)
+                .subscription(name)
+                .build()
+                .await
+                .unwrap();
+            let record = receive(&consumer).await;
+            assert_eq!(record.offset, Offset(3), "{name}, round {round}");
+            consumer.ack(&record).await.unwrap();
+            assert_silent(&consumer).await;
+            assert!(consumer.close().await.unwrap().is_empty());
+            assert_eq!(backlog(&admin, &topic, name).await, 0);
+        }
+        admin.delete_topic(&topic).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cumulative_ack_inside_a_batch_goes_on_at_the_next_record() {
+    let server = Server::start(PORT + 2);
+    let client = client(&server.address());
+    for acked in [1, 4, 10] {
+        let topic = format!("inside-{acked}");
+        client.admin().create_topic(&topic, 1).await.unwrap();
+        send_batch(&client, &topic, 10).await;
+        send_batch(&client, &topic, 2).await;
+        let consumer = attach(&client, &topic).await;
+        for offset in 0..10 {
+            let record = receive(&consumer).await;
+            assert_eq!(record.offset, Offset(offset));
+            if offset + 1 == acked {
+                consumer.ack_cumulative(&record).await.unwrap();
+            }
+        }
+        let open = consumer.close().await.unwrap();
+        assert_eq!(open.len(), 10 - acked, "{open}");
+        let again = attach(&client, &topic).await;
+        assert_eq!(receive(&again).await.offset, Offset(acked));
+        let _ = again.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn individual_acks_inside_a_batch_survive_the_death_of_the_owner() {
+    let server = Server::start(PORT + 4);
+    let client = client(&server.address());
+    client.admin().create_topic("single", 1).await.unwrap();
+    send_batch(&client, "single", 10).await;
+    let consumer = attach(&client, "single").await;
+    for offset in 0..10 {
+        let record = receive(&consumer).await;
+        if [2, 4, 6].contains(&offset) {
+            consumer.ack(&record).await.unwrap();
+        }
+    }
+    let server = restarted(server, true).await;
+    // The same consumer goes on by itself.
+    let expected = [0, 1, 3, 5, 7, 8, 9];
+    for offset in expected {
+        let record = receive(&consumer).await;
+        assert_eq!((record.offset, record.redelivery), (Offset(offset), true));
+        drop(consumer.ack(&record));
+    }
+    assert_silent(&consumer).await;
+    assert!(consumer.close().await.unwrap().is_empty());
+    assert_eq!(backlog(&client.admin(), "single", "s").await, 0);
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ack_that_was_handed_over_right_before_a_cut_is_neither_lost_nor_believed() {
+    let proxied = format!("127.0.0.1:{}", PORT + 8);
+    let server = Server::start_with(PORT + 6, &[("HULSE_LISTEN__ADVERTISE", &proxied)]);
+    let proxy = Proxy::start(&proxied, server.address()).await;
+    let client = client(&proxy.address);
+    client.admin().create_topic("cut", 1).await.unwrap();
+    send_batch(&client, "cut", 20).await;
+    let consumer = attach(&client, "cut").await;
+    let mut last = receive(&consumer).await;
+    for _ in 0..9 {
+        last = receive(&consumer).await;
+    }
+    proxy.stall(true);
+    let acknowledgement = consumer.ack_cumulative(&last);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    proxy.cut(true);
+    proxy.stall(false);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    proxy.cut(false);
+    timeout(PATIENCE, acknowledgement).await.unwrap().unwrap();
+    for offset in 10..20 {
+        let record = receive(&consumer).await;
+        assert_eq!((record.offset, record.redelivery), (Offset(offset), false));
+        consumer.ack(&record).await.unwrap();
+    }
+    assert!(consumer.close().await.unwrap().is_empty());
+    assert_eq!(backlog(&client.admin(), "cut", "s").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn second_consumer_is_refused_unless_it_takes_over() {
+    let server = Server::start(PORT + 10);
+    let client = client(&server.address());
+    client.admin().create_topic("one", 3).await.unwrap();
+    send_batch(&client, "one", 5).await;
+    let first = attach(&client, "one").await;
+    let held = receive(&first).await;
+    let refused = client
+        .consumer("one")
+        .subscription("s")
+        .build()
+        .await
+        .unwrap_err();
+    assert_eq!(refused.reason(), Some(Reason::ConsumerExists), "{refused}");
+    let other = client.consumer("one").subscription("s");
+    let other = other
+        .subscription_type(SubscriptionType::Failover)
+        .build()
+        .await
+        .unwrap_err();
+    assert_eq!(other.reason(), Some(Reason::SubscriptionExists), "{other}");
+    let second = client
+        .consumer("one")
+        .subscription("s")
+        .takeover(true)
+        .build()
+        .await
+        .unwrap();
+    let fenced = loop {
+        if let Err(error) = timeout(PATIENCE, first.receive()).await.unwrap() {
+            break error;
+        }
+    };
+    assert!(fenced.is_fenced(), "{fenced}");
+    assert!(first.ack(&held).await.unwrap_err().is_fenced());
+    for _ in 0..5 {
+        let record = receive(&second).await;
+        second.ack(&record).await.unwrap();
+    }
+    let _ = first.close().await.unwrap();
+    assert!(second.close().await.unwrap().is_empty());
+    // The place is free again at once.
+    assert!(
+        attach(&client, "one")
+            .await
+            .close()
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standby_takes_the_partitions_of_a_consumer_that_goes() {
+    const RECORDS: u64 = 2_000;
+    let server = Server::start(PORT + 12);
+    let client = client(&server.address());
+    client.admin().create_topic("shared", 4).await.unwrap();
+    let build = |name: &str| {
+        let builder = client.consumer("shared").subscription("f").name(name);
+        builder
+            .subscription_type(SubscriptionType::Failover)
+            .start(Start::Earliest)
+            .build()
+    };
+    let first = build("a").await.unwrap();
+    let second = build("b").await.unwrap();
+    let producer = client.producer("shared").build().await.unwrap();
+    for number in 0..RECORDS {
+        let record = Record::new(number.to_string()).partition((number % 4) as u32);
+        drop(producer.send(record).await.unwrap());
+    }
+    producer.close().await.unwrap();
+    let (mut certain, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    // The first gets what it gets, acknowledges half of it, and is gone without a word.
+    while let Ok(received) = timeout(Duration::from_secs(2), first.receive()).await {
+        let record = received.unwrap().unwrap();
+        seen.insert((record.partition, record.offset));
+        if seen.len() % 2 == 0 {
+            first.ack(&record).await.unwrap();
+            certain.insert((record.partition, record.offset));
+        }
+        if seen.len() == 300 {
+            break;
+        }
+    }
+    assert!(seen.len() >= 300, "{}", seen.len());
+    drop(first);
+    while certain.len() < RECORDS as usize {
+        let record = receive(&second).await;
+        let place = (record.partition, record.offset);
+        assert!(!certain.contains(&place), "{place:?} again");
+        second.ack(&record).await.unwrap();
+        certain.insert(place);
+    }
+    assert_eq!(second.active_partitions(), [0, 1, 2, 3]);
+    assert!(second.close().await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_and_cuts_neither_lose_a_record_nor_repeat_an_acknowledged_one() {
+    const RECORDS: u64 = 20_000;
+    let proxied = format!("127.0.0.1:{}", PORT + 16);
+    let mut server = Server::start_with(PORT + 14, &[("HULSE_LISTEN__ADVERTISE", &proxied)]);
+    let proxy = Proxy::start(&proxied, server.address()).await;
+    let checker = NumberChecker::new();
+    let client = Client::builder(&proxy.address)
+        .interceptor(NumberStamper::new())
+        .interceptor(checker.clone())
+        .build()
+        .unwrap();
+    client.admin().create_topic("kills", 3).await.unwrap();
+    let producer = client.producer("kills").build().await.unwrap();
+    let sending = tokio::spawn(async move {
+        for number in 0..RECORDS {
+            let _ = producer
+                .send(Record::new(number.to_string()))
+                .await
+                .unwrap();
+            if number % 100 == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        producer.close().await.unwrap();
+    });
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    let mut consumer = attach(&client, "kills").await;
+    let mut certain = BTreeSet::new();
+    let mut waiting = Vec::new();
+    let (mut kills, mut lives) = (0, 1);
+    while certain.len() < RECORDS as usize {
+        if let Ok(received) = timeout(Duration::from_millis(100), consumer.receive()).await {
+            let record = received.unwrap().unwrap();
+            let place = (record.partition, record.offset);
+            assert!(
+                !certain.contains(&place),
+                "{place:?} was acknowledged for certain"
+            );
+            waiting.push((place, consumer.ack(&record)));
+            if waiting.len() < 200 {
+                continue;
+            }
+        }
+        for (place, acknowledgement) in waiting.drain(..) {
+            timeout(PATIENCE, acknowledgement).await.unwrap().unwrap();
+            certain.insert(place);
+        }
+        match random.random_range(0..12) {
+            0 if kills < 5 => {
+                kills += 1;
+                server = restarted(server, true).await;
+            }
+            1 => proxy.cut(false),
+            2 => {
+                lives += 1;
+                drop(consumer);
+                let builder = client.consumer("kills").subscription("s").takeover(true);
+                consumer = timeout(PATIENCE, builder.build()).await.unwrap().unwrap();
+            }
+            _ => {}
+        }
+    }
+    sending.await.unwrap();
+    assert!(consumer.close().await.unwrap().is_empty());
+    assert_eq!(backlog(&client.admin(), "kills", "s").await, 0);
+    let numbers = checker.report();
+    assert!(numbers.is_clean(), "{numbers:?}");
+    report(&format!(
+        "records consumed through {kills} kills of the broker and {lives} lives of the consumer: {RECORDS}, of these {} delivered again",
+        numbers.redelivered
+    ));
+}
+
+#[test]
+fn command_line_makes_consumes_moves_and_deletes_subscriptions() {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let server = Server::start(PORT + 18);
+    let hulse = |arguments: &[&str], input: &str| {
+        let output = server.hulse(arguments, input);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    };
+    hulse(&["topics", "create", "orders"], "");
+    hulse(
+        &["subs", "create", "orders", "billing", "--from", "start"],
+        "",
+    );
+    hulse(&["produce", "orders"], "a\nb\nc\nd\n");
+    let listed = hulse(&["subs", "list", "orders", "-j"], "");
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed[0]["subscription"], "public/default/billing");
+    assert_eq!(listed[0]["backlog_records"], 4, "{listed}");
+    assert_eq!(
+        hulse(
+            &["consume", "orders", "-s", "billing", "-n", "1", "--no-ack"],
+            ""
+        ),
+        "a\n"
+    );
+    assert_eq!(
+        hulse(&["consume", "orders", "-s", "billing", "-n", "2"], ""),
+        "a\nb\n"
+    );
+    assert_eq!(
+        hulse(&["consume", "orders", "-s", "billing", "-e"], ""),
+        "c\nd\n"
+    );
+    assert_eq!(hulse(&["consume", "orders", "-s", "billing", "-e"], ""), "");
+    let dry = hulse(
+        &[
+            "subs",
+            "seek",
+            "orders",
+            "billing",
+            "--to",
+            "-3",
+            "--dry-run",
+            "-j",
+        ],
+        "",
+    );
+    let dry: serde_json::Value = serde_json::from_str(&dry).unwrap();
+    assert_eq!(
+        (&dry[0]["old_base"], &dry[0]["new_base"]),
+        (&4.into(), &1.into()),
+        "{dry}"
+    );
+    assert_eq!(
+        hulse(&["consume", "orders", "-s", "billing", "-e"], ""),
+        "",
+        "a dry run moves nothing"
+    );
+    let refused = server.hulse(&["subs", "seek", "orders", "billing", "--to", "start"], "");
+    assert_eq!(
+        refused.status.code(),
+        Some(2),
+        "nobody confirmed: {}",
+        text(&refused.stderr)
+    );
+    hulse(
+        &["subs", "seek", "orders", "billing", "--to", "-3", "--yes"],
+        "",
+    );
+    hulse(
+        &["subs", "skip", "orders", "billing", "-n", "1", "--yes"],
+        "",
+    );
+    let mode = [
+        "consume",
+        "orders",
+        "-s",
+        "billing",
+        "-n",
+        "1",
+        "--delivery",
+        "at_most_once",
+    ];
+    assert_eq!(hulse(&mode, ""), "c\n");
+    hulse(&["produce", "orders"], "e\n");
+    hulse(&["subs", "clear", "orders", "billing", "--yes"], "");
+    let described = hulse(&["subs", "describe", "orders", "billing", "-j"], "");
+    let described: serde_json::Value = serde_json::from_str(&described).unwrap();
+    assert_eq!(described["cursor"][0]["base"], 5, "{described}");
+    hulse(&["subs", "delete", "orders", "billing", "--yes"], "");
+    let gone = server.hulse(&["subs", "describe", "orders", "billing"], "");
+    assert_eq!(gone.status.code(), Some(3), "{}", text(&gone.stderr));
+}
