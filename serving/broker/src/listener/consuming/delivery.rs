@@ -179,8 +179,10 @@ mod tests {
             builder.push(&record).unwrap();
         }
         let placed = place(&builder.build(None), Offset(base), OwnerEpoch(1));
+        let bytes = Bytes::from(placed.concat());
         ReadBatch {
-            bytes: Bytes::from(placed.concat()),
+            entry_bytes: bytes.len(),
+            bytes,
             append_time: 1,
         }
     }
