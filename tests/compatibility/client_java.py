@@ -9,9 +9,11 @@ import itertools
 import json
 import os
 import subprocess
+import time
 
+import batches
 import wire
-from checks import Driver, Refused, Row, holds
+from checks import Driver, Refused, Row, expect, holds, numbered
 from common import install
 
 PATH = f"{os.environ['COMPATIBILITY_CLASSES']}:{os.environ['COMPATIBILITY_JARS']}/*"
@@ -162,6 +164,17 @@ def versions(bench):
     done = subprocess.run([*JAVA, "Versions", host, str(port), topic], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     holds(done.stdout.replace("\n", "; "), done.returncode == 0)
     return done.stdout.strip()
+
+
+@driver.check("group-refused")
+def group_refused(bench):
+    topic = bench.topic("group")
+    bench.write(topic, batches.batch(numbered(1)))
+    for protocol in ("classic", "consumer"):
+        settings = settings_of(bench.address) | {"group.id": bench.name("group"), "group.protocol": protocol}
+        began = time.monotonic()
+        expect(protocol, bridge.error(do="join", settings=settings, topic=topic), "UnsupportedVersionException")
+        holds(f"{protocol}: it takes long", time.monotonic() - began < 5)
 
 
 install(driver, Adapter())

@@ -158,6 +158,11 @@ public final class Bridge {
             case "end consumer":
                 CONSUMERS.remove(id).close();
                 return null;
+            case "join":
+                try (Consumer<byte[], byte[]> consumer = consumer(line.get("settings"))) {
+                    consumer.subscribe(java.util.List.of(line.get("topic").asText()));
+                    return records(consumer.poll(Duration.ofSeconds(10)));
+                }
             case "offset_for":
             case "ends":
                 try (Consumer<byte[], byte[]> consumer = consumer(line.get("settings"))) {
