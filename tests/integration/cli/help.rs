@@ -31,7 +31,7 @@ pub(super) fn pages() -> Vec<Page> {
         paths.extend(
             below
                 .iter()
-                .map(|name| [&path[..], &[name.clone()]].concat()),
+                .map(|name| [&path[..], std::slice::from_ref(name)].concat()),
         );
         pages.push(Page {
             examples: examples(&page),

@@ -80,7 +80,7 @@ fn every_leaf_of_the_tree_is_tested_and_lists_its_fields() {
         .collect();
     let tested = |leaf: &String| {
         let begins = |line: &&str| *line == leaf || line.starts_with(&format!("{leaf} "));
-        INVOCATIONS.iter().any(|line| begins(&line)) || TEXT.contains(&leaf.as_str())
+        INVOCATIONS.iter().any(begins) || TEXT.contains(&leaf.as_str())
     };
     // Those of subscriptions have tests of their own.
     let untested: Vec<&String> = leaves

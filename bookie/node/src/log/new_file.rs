@@ -48,9 +48,10 @@ impl NewFile {
     }
 }
 
-/// The first file of this boot: a void one of the last boot is taken over, so that a full disk does not keep the node from
-/// starting (E5); without one a smaller file will do. The last file keeps its number when it is taken over: were it gone under that
-/// number before the new one declares it void, the next start would miss it.
+/// The first file of this boot, and whether it is smaller than it should be. A void one of the last boot is taken over, so that a
+/// full disk does not keep the node from starting (E5); without one a smaller file will do. The void one must be the last of all
+/// files, and keeps its number: were it gone under that number before the new one declares it void, and were there a compacted file
+/// behind it, the next start would miss it.
 pub(super) fn first_file(
     setup: &mut WriterSetup,
     recovered: &Recovered,
@@ -62,14 +63,13 @@ pub(super) fn first_file(
         return Ok((file, false));
     }
     if let Some(void) = recovered.void.last()
+        && *void + 1 == recovered.next_file
         && let name = file_name(*void)
         && setup.disk.open(&name)?.bytes()? == bytes
     {
-        let last = *void + 1 == recovered.next_file;
-        let file = match last {
-            true if damaged => take_over(setup, *void, bytes)?,
-            true => create(setup, *void, bytes, Some(&name))?,
-            false => create(setup, recovered.next_file, bytes, Some(&name))?,
+        let file = match damaged {
+            true => take_over(setup, *void, bytes)?,
+            false => create(setup, *void, bytes, Some(&name))?,
         };
         return Ok((file, false));
     }
@@ -84,17 +84,31 @@ pub(super) fn first_file(
                 );
             }
             Err(error) if error.kind == DiskErrorKind::Full => {
-                let reserved = setup.disk.open(RESERVE_NAME).and_then(|file| file.bytes());
-                if reserved != Ok(bytes) {
-                    return Err(error);
-                }
-                let file = create(setup, recovered.next_file, bytes, Some(RESERVE_NAME))?;
-                return Ok((file, true));
+                return Ok((reserved_file(setup, recovered, error)?, true));
             }
             Ok(file) => return Ok((file, bytes < setup.file_bytes)),
             Err(error) => return Err(error),
         }
     }
+}
+
+/// A file of blocks that were kept for a disk without any room. Without them those of a void file, whose name is missed if the machine
+/// dies just then: limbo where none was needed is a smaller harm than a bookie that does not start.
+fn reserved_file(
+    setup: &mut WriterSetup,
+    recovered: &Recovered,
+    full: DiskError,
+) -> Result<NewFile, DiskError> {
+    let kept = recovered.void.iter().map(|void| file_name(*void));
+    for name in std::iter::once(RESERVE_NAME.to_owned()).chain(kept) {
+        let bytes = setup.disk.open(&name).and_then(|file| file.bytes());
+        if let Ok(bytes) = bytes
+            && bytes >= FILE_BYTES_MIN
+        {
+            return create(setup, recovered.next_file, bytes, Some(&name));
+        }
+    }
+    Err(full)
 }
 
 /// Keeps the blocks of a small file for the next start. A disk that is full already, or a crash in between, is no error: they are

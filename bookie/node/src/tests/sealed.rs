@@ -360,7 +360,7 @@ fn damaged_snapshot_falls_back_to_the_one_before() {
 #[test]
 fn footer_waits_for_room_on_a_full_disk_and_nothing_fails() {
     let mut rig = Rig::new(small());
-    let mut write = |rig: &mut Rig, number| {
+    let write = |rig: &mut Rig, number| {
         rig.add(1, number, 3000);
         let written = rig.node.write_group();
         rig.take(written);

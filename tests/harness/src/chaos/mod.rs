@@ -14,7 +14,7 @@ use rand_chacha::ChaCha12Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::crash_point::{
-    BOOKIE_POINTS, CrashPoint, RECOVERY_POINTS, REPAIR_POINTS, WRITER_POINTS,
+    BOOKIE_POINTS, CrashPoint, FILE_POINTS, RECOVERY_POINTS, REPAIR_POINTS, WRITER_POINTS,
 };
 use crate::network::{NetworkRates, Schedule};
 use crate::process::Process;
@@ -22,6 +22,9 @@ use crate::trace;
 use crate::world::{MetadataRates, World};
 use swarm::Swarm;
 use trouble::Trouble;
+
+/// How likely each crash point of a bookie's files is armed in a run that has crash points.
+const FILE_POINT_CHANCE: f64 = 0.3;
 
 /// Processes that may be paused or killed. Clones share the list.
 pub type Victims = Arc<Mutex<Vec<Process>>>;
@@ -83,6 +86,14 @@ impl Chaos {
                 _ => 2,
             };
             world.crashes.arm(point, passes);
+        }
+        if self.points > 0 {
+            let mut own = world.seeds.stream("crash points of files");
+            for point in FILE_POINTS {
+                if own.random_bool(FILE_POINT_CHANCE) {
+                    world.crashes.arm(point, 3);
+                }
+            }
         }
     }
 
