@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hulse_sdk::numbers::{NumberChecker, NumberStamper};
 use hulse_sdk::{
-    Admin, Client, CursorSelection, NewSubscription, Offset, Reason, ReceivedRecord, Record, Start,
-    SubscriptionConsumer, SubscriptionType,
+    Admin, Client, CursorSelection, NewSubscription, Offset, Producer, Reason, ReceivedRecord,
+    Record, Start, SubscriptionConsumer, SubscriptionType,
 };
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -52,6 +52,22 @@ async fn send_batch(client: &Client, topic: &str, records: u64) {
     for ticket in tickets {
         ticket.await.unwrap();
     }
+}
+
+/// Sends numbers with pauses, so that sending lasts while things break.
+async fn send_slowly(producer: Producer, records: u64) {
+    for number in 0..records {
+        drop(
+            producer
+                .send(Record::new(number.to_string()))
+                .await
+                .unwrap(),
+        );
+        if number % 100 == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    producer.close().await.unwrap();
 }
 
 async fn backlog(admin: &Admin, topic: &str, name: &str) -> u64 {
@@ -329,18 +345,7 @@ async fn kills_and_cuts_neither_lose_a_record_nor_repeat_an_acknowledged_one() {
         .unwrap();
     client.admin().create_topic("kills", 3).await.unwrap();
     let producer = client.producer("kills").build().await.unwrap();
-    let sending = tokio::spawn(async move {
-        for number in 0..RECORDS {
-            let _ = producer
-                .send(Record::new(number.to_string()))
-                .await
-                .unwrap();
-            if number % 100 == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        }
-        producer.close().await.unwrap();
-    });
+    let sending = tokio::spawn(send_slowly(producer, RECORDS));
     let mut random = ChaCha8Rng::seed_from_u64(7);
     let mut consumer = attach(&client, "kills").await;
     let mut certain = BTreeSet::new();
@@ -389,19 +394,25 @@ async fn kills_and_cuts_neither_lose_a_record_nor_repeat_an_acknowledged_one() {
     ));
 }
 
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a command that must succeed; its data.
+fn hulse(server: &Server, arguments: &[&str], input: &str) -> String {
+    let output = server.hulse(arguments, input);
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
 #[test]
-fn command_line_makes_consumes_moves_and_deletes_subscriptions() {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+fn command_line_makes_subscriptions_and_consumes_by_them() {
     let server = Server::start(PORT + 18);
-    let hulse = |arguments: &[&str], input: &str| {
-        let output = server.hulse(arguments, input);
-        assert!(
-            output.status.success(),
-            "{arguments:?}: {}",
-            text(&output.stderr)
-        );
-        text(&output.stdout)
-    };
+    let hulse = |arguments: &[&str], input: &str| hulse(&server, arguments, input);
     hulse(&["topics", "create", "orders"], "");
     hulse(
         &["subs", "create", "orders", "billing", "--from", "start"],
@@ -428,6 +439,19 @@ fn command_line_makes_consumes_moves_and_deletes_subscriptions() {
         "c\nd\n"
     );
     assert_eq!(hulse(&["consume", "orders", "-s", "billing", "-e"], ""), "");
+}
+
+#[test]
+fn command_line_moves_and_deletes_subscriptions() {
+    let server = Server::start(PORT + 20);
+    let hulse = |arguments: &[&str], input: &str| hulse(&server, arguments, input);
+    hulse(&["topics", "create", "orders"], "");
+    hulse(
+        &["subs", "create", "orders", "billing", "--from", "start"],
+        "",
+    );
+    hulse(&["produce", "orders"], "a\nb\nc\nd\n");
+    hulse(&["consume", "orders", "-s", "billing", "-e"], "");
     let dry = hulse(
         &[
             "subs",

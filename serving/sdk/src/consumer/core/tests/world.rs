@@ -1,14 +1,11 @@
-//! The core against a broker in the same loop: links break, acks and receipts get lost, cursors are moved, and at the end every
-//! record was acknowledged for certain.
+//! The core, a broker and an application in one loop.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::FutureExt;
-use hulse_proto::batch::{BatchBuilder, BatchHeader, Compression, RecordRef, place};
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{Offset, OwnerEpoch, TopicId};
+use hulse_proto::id::TopicId;
 use hulse_proto::wire::v1;
 use hulse_proto::wire::v1::consume_down::Item as Down;
 use hulse_proto::wire::v1::consume_up::Item as Up;
@@ -19,181 +16,41 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::ranges::RangeSet;
-use super::*;
+use super::super::*;
+use super::stored::{Stored, wire};
 
 const PARTITIONS: u32 = 2;
-/// Offsets that hold no record.
-const SKIPPED: u64 = 3;
-
-fn batch(base: u64, records: u64) -> Bytes {
-    let mut builder = BatchBuilder::new(Compression::None).unwrap();
-    for _ in 0..records {
-        let record = RecordRef {
-            timestamp: 1,
-            key: None,
-            value: Some(b"x"),
-            headers: &[],
-        };
-        builder.push(&record).unwrap();
-    }
-    Bytes::from(place(&builder.build(None), Offset(base), OwnerEpoch(1)).concat())
-}
-
-/// A partition with one cursor.
-struct Stored {
-    batches: Vec<(u64, Bytes)>,
-    end: u64,
-    acked: RangeSet,
-    base: u64,
-    state_epoch: u32,
-    leader_epoch: u32,
-}
-
-impl Stored {
-    fn new(rng: &mut ChaCha8Rng, records: u64) -> Self {
-        let (mut batches, mut end) = (Vec::new(), 0);
-        while end < records {
-            let count = rng.random_range(1..=12);
-            batches.push((end, batch(end, count)));
-            end += count;
-            if rng.random_bool(0.1) {
-                end += SKIPPED;
-            }
-        }
-        Self {
-            batches,
-            end,
-            acked: RangeSet::default(),
-            base: 0,
-            state_epoch: 1,
-            leader_epoch: 1,
-        }
-    }
-
-    fn ack(&mut self, range: std::ops::Range<u64>) {
-        self.acked.insert(range);
-        let first = self.acked.iter().next();
-        if let Some(first) = first.filter(|first| first.start <= self.base) {
-            self.base = self.base.max(first.end);
-            self.acked.remove_below(self.base);
-        }
-        // Holes are nobody's to acknowledge.
-        while self.base < self.end && !self.holds(self.base) {
-            self.base += 1;
-            let first = self.acked.iter().next();
-            if let Some(first) = first.filter(|first| first.start <= self.base) {
-                self.base = self.base.max(first.end);
-                self.acked.remove_below(self.base);
-            }
-        }
-    }
-
-    fn holds(&self, offset: u64) -> bool {
-        self.batches.iter().any(|(base, bytes)| {
-            let end = BatchHeader::view(bytes).unwrap().end_offset().0;
-            (*base..end).contains(&offset)
-        })
-    }
-
-    /// What comes at `from`: a batch and where it ends, or a hole.
-    fn delivery(&self, from: u64) -> Option<v1::Delivery> {
-        if from >= self.end {
-            return None;
-        }
-        let at = self.batches.iter().find(|(base, bytes)| {
-            let end = BatchHeader::view(bytes).unwrap().end_offset().0;
-            end > from && *base <= from
-        });
-        let mut delivery = v1::Delivery {
-            prev_end_offset: from,
-            state_epoch: self.state_epoch,
-            high_watermark: self.end,
-            ..Default::default()
-        };
-        match at {
-            Some((_, bytes)) => {
-                let end = BatchHeader::view(bytes).unwrap().end_offset().0;
-                delivery.end_offset = end;
-                let mut left = RangeSet::default();
-                left.insert(from..end);
-                self.acked.iter().for_each(|range| left.remove(range));
-                // The base may have passed a hole and what was acked behind it.
-                left.remove_below(self.base);
-                let mut gone = RangeSet::default();
-                gone.insert(from..end);
-                left.iter().for_each(|range| gone.remove(range));
-                delivery.acquired = left
-                    .iter()
-                    .map(|range| v1::AcquiredRange {
-                        first: range.start,
-                        end: range.end,
-                        delivery_count: 0,
-                    })
-                    .collect();
-                delivery.skipped = gone
-                    .iter()
-                    .map(|r| skipped(r, v1::SkipReason::Acked))
-                    .collect();
-                if !delivery.acquired.is_empty() {
-                    delivery.batch = bytes.clone();
-                }
-            }
-            None => {
-                let next = self
-                    .batches
-                    .iter()
-                    .map(|(base, _)| *base)
-                    .find(|base| *base > from);
-                let end = next.unwrap_or(self.end);
-                delivery.end_offset = end;
-                delivery
-                    .skipped
-                    .push(skipped(from..end, v1::SkipReason::Lost));
-            }
-        }
-        Some(delivery)
-    }
-}
-
-fn skipped(range: std::ops::Range<u64>, reason: v1::SkipReason) -> v1::SkippedRange {
-    v1::SkippedRange {
-        first: range.start,
-        end: range.end,
-        reason: reason as i32,
-    }
-}
 
 /// A session of the broker.
-struct Link {
-    id: SessionId,
-    credit: (i64, i64),
-    seq: u64,
+pub(super) struct Link {
+    pub(super) id: SessionId,
+    pub(super) credit: (i64, i64),
+    pub(super) seq: u64,
     /// By lane: partition and where it goes on.
-    lanes: BTreeMap<u32, (u32, u64)>,
-    up: VecDeque<Up>,
-    down: VecDeque<Down>,
+    pub(super) lanes: BTreeMap<u32, (u32, u64)>,
+    pub(super) up: VecDeque<Up>,
+    pub(super) down: VecDeque<Down>,
 }
 
-struct World {
-    rng: ChaCha8Rng,
-    now: Instant,
-    core: ConsumerCore,
-    stored: Vec<Stored>,
-    link: Option<Link>,
-    opened: Vec<Unit>,
+pub(super) struct World {
+    pub(super) rng: ChaCha8Rng,
+    pub(super) now: Instant,
+    pub(super) core: ConsumerCore,
+    pub(super) stored: Vec<Stored>,
+    pub(super) link: Option<Link>,
+    pub(super) opened: Vec<Unit>,
     /// Handed out and not acknowledged by the application.
-    held: Vec<Place>,
-    asked: Vec<(Place, bool, Acknowledgement)>,
-    seeks: Vec<oneshot::Receiver<Result<(), crate::Error>>>,
+    pub(super) held: Vec<Place>,
+    pub(super) asked: Vec<(Place, bool, Acknowledgement)>,
+    pub(super) seeks: Vec<oneshot::Receiver<Result<(), crate::Error>>>,
     /// Acknowledged, with a receipt, since the last seek.
-    certain: BTreeSet<(u32, u64)>,
-    handed: BTreeSet<(u32, u64)>,
-    last: BTreeMap<(u32, u64), u64>,
-    queue_records: i64,
-    seed: u64,
+    pub(super) certain: BTreeSet<(u32, u64)>,
+    pub(super) handed: BTreeSet<(u32, u64)>,
+    pub(super) last: BTreeMap<(u32, u64), u64>,
+    pub(super) queue_records: i64,
+    pub(super) seed: u64,
     /// What happened last, for the case of a failure.
-    trace: VecDeque<String>,
+    pub(super) trace: VecDeque<String>,
 }
 
 impl Drop for World {
@@ -206,7 +63,7 @@ impl Drop for World {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let now = Instant::now();
         let queue_records = rng.random_range(1..30);
@@ -239,7 +96,7 @@ impl World {
         }
     }
 
-    fn note(&mut self, what: std::fmt::Arguments<'_>) {
+    pub(super) fn note(&mut self, what: std::fmt::Arguments<'_>) {
         if self.trace.len() == 400 {
             self.trace.pop_front();
         }
@@ -247,7 +104,7 @@ impl World {
     }
 
     /// Does what the core left.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let out = self.core.take_out();
         for (session, item) in out.sends {
             if !matches!(item, Up::Credit(_)) {
@@ -263,7 +120,7 @@ impl World {
         }
     }
 
-    fn attach(&mut self) {
+    pub(super) fn attach(&mut self) {
         let due = self.core.tick(self.now);
         for due in due {
             if self.link.is_none() {
@@ -290,7 +147,7 @@ impl World {
     }
 
     /// The broker takes one item and sends what it may.
-    fn broker(&mut self) {
+    pub(super) fn broker(&mut self) {
         let Some(link) = &mut self.link else {
             return;
         };
@@ -344,7 +201,7 @@ impl World {
         }
     }
 
-    fn take_ack(&mut self, ack: &v1::AckRecords) {
+    pub(super) fn take_ack(&mut self, ack: &v1::AckRecords) {
         let Some(link) = &mut self.link else {
             return;
         };
@@ -379,7 +236,7 @@ impl World {
         }));
     }
 
-    fn deliver(link: &mut Link, stored: &[Stored]) {
+    pub(super) fn deliver(link: &mut Link, stored: &[Stored]) {
         let open = link.credit.0 > 0 && link.credit.1 > 0;
         for (lane, (partition, next)) in &mut link.lanes {
             let Some(mut delivery) = stored[*partition as usize].delivery(*next) else {
@@ -403,7 +260,7 @@ impl World {
     }
 
     /// One item reaches the consumer.
-    fn arrive(&mut self) {
+    pub(super) fn arrive(&mut self) {
         if let Some(link) = &mut self.link
             && let Some(item) = link.down.pop_front()
         {
@@ -421,7 +278,7 @@ impl World {
         }
     }
 
-    fn cut(&mut self) {
+    pub(super) fn cut(&mut self) {
         self.note(format_args!("cut"));
         if let Some(mut link) = self.link.take() {
             // Some of what was on its way still arrives.
@@ -442,7 +299,7 @@ impl World {
     }
 
     /// The application looks for records.
-    fn receive(&mut self) {
+    pub(super) fn receive(&mut self) {
         // One at a time, as the handle does.
         if self.opened.is_empty() {
             match self.core.next() {
@@ -475,7 +332,7 @@ impl World {
         self.core.finish(&unit);
     }
 
-    fn take(&mut self, place: Place, redelivery: bool) {
+    pub(super) fn take(&mut self, place: Place, redelivery: bool) {
         self.note(format_args!("handed out {place:?} {redelivery}"));
         let key = (place.partition, place.offset);
         assert!(
@@ -494,7 +351,7 @@ impl World {
         self.held.push(place);
     }
 
-    fn ack(&mut self) {
+    pub(super) fn ack(&mut self) {
         let Some(index) = (0..self.held.len()).choose(&mut self.rng) else {
             return;
         };
@@ -510,7 +367,7 @@ impl World {
     }
 
     /// What is known for certain now.
-    fn learn(&mut self) {
+    pub(super) fn learn(&mut self) {
         let asked = std::mem::take(&mut self.asked);
         for (place, cumulative, acknowledgement) in asked {
             match acknowledgement.clone().now_or_never() {
@@ -535,7 +392,7 @@ impl World {
         }
     }
 
-    fn step(&mut self, seeks: bool, cuts: bool) {
+    pub(super) fn step(&mut self, seeks: bool, cuts: bool) {
         match self.rng.random_range(0..100) {
             0..25 => self.broker(),
             25..50 => self.arrive(),
@@ -558,50 +415,7 @@ impl World {
         self.attach();
     }
 
-    fn done(&self) -> bool {
+    pub(super) fn done(&self) -> bool {
         self.stored.iter().all(|stored| stored.base == stored.end) && self.asked.is_empty()
-    }
-}
-
-fn wire(ranges: &RangeSet) -> Vec<v1::OffsetRange> {
-    let ranges = ranges.iter().map(|range| v1::OffsetRange {
-        first: range.start,
-        end: range.end,
-    });
-    ranges.collect()
-}
-
-#[test]
-fn every_record_is_handed_out_and_acknowledged_for_certain_through_cuts_and_seeks() {
-    for seed in 0..300 {
-        let mut world = World::new(seed);
-        for _ in 0..2500 {
-            world.step(seed % 3 == 0, true);
-        }
-        // Then all is well: the backlog goes to 0 without a restart of the consumer (case SU-07).
-        for _ in 0..200_000 {
-            if world.done() {
-                break;
-            }
-            world.step(false, false);
-        }
-        let bases: Vec<_> = world.stored.iter().map(|s| (s.base, s.end)).collect();
-        assert!(
-            world.done(),
-            "stuck, seed {seed}: {bases:?}, {:?}",
-            world.core.figures()
-        );
-        assert!(world.core.is_flushed());
-        for (index, stored) in (0..).zip(&world.stored) {
-            let missed = (0..stored.end)
-                .find(|offset| stored.holds(*offset) && !world.handed.contains(&(index, *offset)));
-            assert_eq!(missed, None, "never handed out, seed {seed}");
-        }
-        for answered in &mut world.seeks {
-            assert!(
-                matches!(answered.try_recv(), Ok(Ok(()))),
-                "a seek without an answer, seed {seed}"
-            );
-        }
     }
 }
