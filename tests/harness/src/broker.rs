@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::chaos::Victims;
 use crate::process::Process;
 use crate::trace;
+use crate::trimmer::TrimBook;
 use crate::truth::Truth;
 use crate::world::World;
 
@@ -92,6 +93,7 @@ pub struct Cluster {
     boots: AtomicU32,
     preferred: AtomicUsize,
     waters: Mutex<Waters>,
+    trims: Mutex<TrimBook>,
     /// Who opened the partition last, of each place.
     owners: Mutex<[Option<(Process, PartitionHandle)>; 2]>,
     /// The topic is marked as deleted: nobody opens it any more.
@@ -120,6 +122,7 @@ impl Cluster {
             boots: AtomicU32::new(1),
             preferred: AtomicUsize::new(0),
             waters: Mutex::default(),
+            trims: Mutex::default(),
             owners: Mutex::default(),
             deleting: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
@@ -130,6 +133,11 @@ impl Cluster {
     /// The truth file.
     pub fn truth(&self) -> MutexGuard<'_, Truth> {
         locked(&self.truth)
+    }
+
+    /// What was trimmed.
+    pub fn trims(&self) -> MutexGuard<'_, TrimBook> {
+        locked(&self.trims)
     }
 
     /// A broker, by its place.
@@ -219,8 +227,12 @@ impl Cluster {
         owners[place] = Some((broker.process.clone(), handle.clone()));
     }
 
-    /// Notes a high watermark: within one epoch it never goes back.
+    /// Notes where the log begins and ends: within one epoch neither goes back.
     pub fn see(&self, handle: &PartitionHandle) {
+        let start = handle.offsets().log_start;
+        if let Some(wrong) = self.trims().see(handle.leader_epoch(), start) {
+            self.world.violations.add(wrong);
+        }
         let (epoch, now) = (handle.leader_epoch(), handle.offsets().high_watermark);
         let mut waters = locked(&self.waters);
         let (_, highest) = waters.entry(epoch).or_insert((now, now));
@@ -241,6 +253,9 @@ impl Cluster {
                 format!("epoch {epoch} began at {first}, an earlier one had shown {highest}")
             });
             highest = highest.max(*last);
+        }
+        for wrong in self.trims().check() {
+            self.world.violations.add(wrong);
         }
     }
 

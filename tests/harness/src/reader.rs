@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hulse_proto::batch::{BatchHeader, decode};
-use hulse_proto::error::Fault;
+use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::Offset;
 use serving_broker::{PartitionHandle, ReadChunk};
 use tokio::time::{sleep, timeout};
@@ -20,11 +20,22 @@ pub async fn follow(cluster: Arc<Cluster>, pause: Duration) {
         let Some((broker, handle)) = cluster.route(false).await else {
             continue;
         };
+        let floor = cluster.trims().floor(handle.leader_epoch());
         let read = broker.process.heard(handle.read(next, 4_000));
-        let Ok(Some(Ok(chunk))) = timeout(Duration::from_secs(3), read).await else {
-            continue;
+        let chunk = match timeout(Duration::from_secs(3), read).await {
+            Ok(Some(Ok(chunk))) => chunk,
+            Ok(Some(Err(fault))) if fault.reason == Reason::OffsetOutOfRange => {
+                let start = handle.offsets().log_start;
+                // An owner that was overtaken may not have what a later one has shown.
+                next = next.max(start);
+                continue;
+            }
+            _ => continue,
         };
         cluster.see(&handle);
+        cluster.world.violations.check(next >= floor, || {
+            format!("a read from {next} was served, the log had been trimmed to {floor}")
+        });
         let records = records(&cluster, &chunk, next);
         next = chunk.end;
         let mut truth = cluster.truth();

@@ -99,6 +99,11 @@ impl Truth {
 
     /// Judges the whole log: (offset, record), in offset order.
     pub fn check(&self, log: &[(u64, RecordId)]) -> Vec<Violation> {
+        self.check_from(0, log)
+    }
+
+    /// The same of a log of which everything below `start` was trimmed.
+    pub fn check_from(&self, start: u64, log: &[(u64, RecordId)]) -> Vec<Violation> {
         let mut found = self.faults.clone();
         let mut places = BTreeMap::new();
         let mut last: BTreeMap<u32, RecordId> = BTreeMap::new();
@@ -119,7 +124,9 @@ impl Truth {
         for (id, outcome) in &self.sent {
             let lost = match (outcome, places.get(id)) {
                 (Outcome::Ok(Some(told)), Some(place)) => told != place,
-                (Outcome::Ok(_), None) => true,
+                (Outcome::Ok(Some(told)), None) => *told >= start,
+                // Its offset is not known, so neither is whether it was trimmed.
+                (Outcome::Ok(None), None) => start == 0,
                 _ => false,
             };
             if lost {
@@ -127,7 +134,7 @@ impl Truth {
             }
         }
         let at: BTreeMap<u64, RecordId> = log.iter().copied().collect();
-        for (offset, id) in &self.seen {
+        for (offset, id) in self.seen.range(start..) {
             if at.get(offset) != Some(id) {
                 found.push(Violation::Reuse(*offset, *id, at.get(offset).copied()));
             }
@@ -161,6 +168,16 @@ mod tests {
     fn check_of_a_right_log_finds_nothing() {
         assert_eq!(truth().check(&[(0, id(0)), (1, id(2))]), []);
         assert_eq!(truth().check(&[(0, id(0))]), []);
+    }
+
+    #[test]
+    fn check_of_a_trimmed_log_asks_for_nothing_below_its_start() {
+        let mut truth = truth();
+        truth.see(0, id(0));
+        assert_eq!(truth.check_from(1, &[(1, id(2))]), []);
+        truth.answer(id(2), Outcome::Ok(Some(1)));
+        let lost = truth.check_from(1, &[]);
+        assert_eq!(lost, [Violation::Lost(id(2), Outcome::Ok(Some(1)))]);
     }
 
     #[test]
