@@ -19,5 +19,6 @@ mod proxy;
 mod refusals;
 mod report;
 mod server;
+mod space;
 mod subscriptions;
 mod torn;

@@ -76,62 +76,58 @@ impl NodeMetrics {
             collection_held: Gauge::default(),
         };
         let bookie = registry.sub_registry_with_prefix("hulse_bookie");
-        bookie.register("adds", "Adds stored", metrics.adds.clone());
+        metrics.register_work(bookie);
+        metrics.register_space(bookie);
+        metrics
+    }
+
+    /// Adds, reads, the log.
+    fn register_work(&self, bookie: &mut Registry) {
+        bookie.register("adds", "Adds stored", self.adds.clone());
         bookie.register(
             "add_failures",
             "Adds refused or failed",
-            metrics.add_failures.clone(),
+            self.add_failures.clone(),
         );
         bookie.register(
             "conflicts",
             "Adds of an entry that is held with other bytes",
-            metrics.conflicts.clone(),
+            self.conflicts.clone(),
         );
-        bookie.register(
-            "log_written",
-            "Written to the log",
-            metrics.log_bytes.clone(),
-        );
-        bookie.register_with_unit(
-            "group",
-            "Per group",
-            Unit::Bytes,
-            metrics.group_bytes.clone(),
-        );
+        bookie.register("log_written", "Written to the log", self.log_bytes.clone());
+        bookie.register_with_unit("group", "Per group", Unit::Bytes, self.group_bytes.clone());
         bookie.register_with_unit(
             "sync",
             "Write and sync of a group",
             Unit::Seconds,
-            metrics.sync_seconds.clone(),
+            self.sync_seconds.clone(),
         );
         bookie.register(
             "read_entries",
             "Entries answered to reads",
-            metrics.read_entries.clone(),
+            self.read_entries.clone(),
         );
         bookie.register(
             "read_volume",
             "Read from log files",
-            metrics.read_bytes.clone(),
+            self.read_bytes.clone(),
         );
         bookie.register(
             "damage",
             "Entries and ranges found damaged",
-            metrics.damage.clone(),
+            self.damage.clone(),
         );
         bookie.register_with_unit(
             "queue",
             "Waiting for the disk",
             Unit::Bytes,
-            metrics.queue_bytes.clone(),
+            self.queue_bytes.clone(),
         );
         bookie.register(
             "limbo_ledgers",
             "In limbo at start",
-            metrics.limbo_ledgers.clone(),
+            self.limbo_ledgers.clone(),
         );
-        metrics.register_space(bookie);
-        metrics
     }
 
     /// How full the disk is, and what is done about it.

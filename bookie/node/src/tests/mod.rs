@@ -9,6 +9,7 @@ mod fences;
 mod formats;
 mod golden;
 mod identity;
+mod levels;
 mod node;
 mod proof;
 mod reclaim;

@@ -1,7 +1,4 @@
-//! The node in one thread, step by step: for simulation and for tests of recovery.
-//!
-//! The caller submits requests, decides when a group is taken, written and synced, answers metadata's questions, and crashes the
-//! disk whenever it likes: dropping the node at any point is a crash of the process.
+//! The node: requests, groups, metadata's answers, crashes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +8,7 @@ use hulse_proto::bookie::{
     RecoveryReadRequest, StoredEntry,
 };
 use hulse_proto::id::{EntryId, Incarnation, LedgerId};
-use rand::{RngCore, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 use uuid::Uuid;
 
@@ -20,11 +17,10 @@ use crate::core::{Answer, Effect, Event, NodeCore, NodeState, Ticket, Verdict};
 use crate::disk::{Disk, DiskLock};
 use crate::identity::{Boot, Identity, read_identity, write_boot, write_identity};
 use crate::index::{Locator, ReadFault, Slot, Wanted};
-use crate::log::compacted::CompactedSetup;
 use crate::log::driver::LogDriver;
 use crate::log::recovery::LogError;
 use crate::log::{DamagedRange, FileKind, LimboKind};
-use crate::reclaim::{Ground, Work, Worker};
+use crate::reclaim::Worker;
 use crate::server::{digest_of, read_entry, read_run, same_bytes};
 use crate::start::{BootFacts, StartError, open_log, recover_log};
 
@@ -50,34 +46,23 @@ pub struct StepOutput {
     pub verify: Vec<LedgerId>,
 }
 
-/// What a piece of reclaim did.
-#[derive(Debug, Default)]
-pub struct Reclaimed {
-    /// Its output.
-    pub output: StepOutput,
-    /// There may be more to do.
-    pub busy: bool,
-    /// A compacted file got its name.
-    pub compacted: bool,
-}
-
 /// The node.
 pub struct StepNode {
-    core: NodeCore,
-    driver: LogDriver,
-    locator: Locator,
-    disk: Arc<dyn Disk>,
-    config: NodeConfig,
+    pub(super) core: NodeCore,
+    pub(super) driver: LogDriver,
+    pub(super) locator: Locator,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) config: NodeConfig,
     identity: Identity,
     counter: u64,
     next_ticket: u64,
     written: bool,
-    now: Duration,
-    worker: Worker,
+    pub(super) now: Duration,
+    pub(super) worker: Worker,
     /// Salts of compacted files.
-    rng: ChaCha12Rng,
+    pub(super) rng: ChaCha12Rng,
     /// Files whose removal is durable on record.
-    unlink: Vec<(FileKind, u32)>,
+    pub(super) unlink: Vec<(FileKind, u32)>,
     damage: Vec<DamagedRange>,
     scanned_bytes: u64,
     limbo: Vec<LimboKind>,
@@ -372,75 +357,6 @@ impl StepNode {
         }
     }
 
-    /// True when reclaim has something under way: a copy, or files to unlink.
-    pub fn reclaims(&self) -> bool {
-        self.worker.compacts() || !self.unlink.is_empty()
-    }
-
-    /// One piece of reclaim or scrub: unlinks a file whose removal is on record, goes on with a copy, or begins what is due.
-    pub fn reclaim(&mut self) -> Reclaimed {
-        let mut effects = Vec::new();
-        let mut done = Reclaimed::default();
-        if self.core.failed().is_some() {
-            return done;
-        }
-        self.look_at_disk();
-        match self.reclaim_piece(&mut effects) {
-            Ok((busy, compacted)) => (done.busy, done.compacted) = (busy, compacted),
-            Err(error) => self.fail(&error, &mut effects),
-        }
-        self.look_at_disk();
-        done.output = self.carry_out(effects);
-        done
-    }
-
-    fn reclaim_piece(&mut self, effects: &mut Vec<Effect>) -> Result<(bool, bool), LogError> {
-        if let Some((kind, file)) = self.unlink.pop() {
-            if !self.config.sync.always() {
-                // On record is durable here, whatever stored means.
-                self.driver.writer.sync()?;
-            }
-            self.driver.writer.remove(kind, file)?;
-            self.worker.wake();
-            return Ok((true, false));
-        }
-        let mut ground = StepGround {
-            core: &mut self.core,
-            effects,
-            locator: self.locator.clone(),
-            disk: &self.disk,
-            salt: self.rng.next_u64(),
-        };
-        match self.worker.step(&mut ground, self.now)? {
-            Work::Nothing => Ok((false, false)),
-            Work::Did { .. } => Ok((true, false)),
-            Work::Adopt(finished) => {
-                let sealed = self.driver.writer.adopt(*finished)?;
-                let named = sealed.is_some();
-                if let Some(sealed) = sealed {
-                    ground.feed(Event::FileSealed(Box::new(sealed)));
-                }
-                self.worker.adopted(named, &mut ground, self.now);
-                Ok((true, named))
-            }
-        }
-    }
-
-    /// Number of the log file that is written.
-    pub fn log_file(&self) -> u64 {
-        self.driver.writer.current_file()
-    }
-
-    /// True when the next file is not made yet.
-    pub fn wants_spare(&self) -> bool {
-        self.driver.writer.wants_spare()
-    }
-
-    /// True when a full file waits for its footer, and may get it now.
-    pub fn wants_seal(&self) -> bool {
-        self.driver.writer.wants_seal(true)
-    }
-
     /// A sync that no group waits for: the timer of the interval mode.
     pub fn sync_now(&mut self) -> StepOutput {
         let mut effects = Vec::new();
@@ -479,13 +395,13 @@ impl StepNode {
         Ok(write_boot(self.disk.as_ref(), &boot)?)
     }
 
-    fn fail(&mut self, error: &LogError, effects: &mut Vec<Effect>) {
+    pub(super) fn fail(&mut self, error: &LogError, effects: &mut Vec<Effect>) {
         self.written = false;
         let why = error.to_string();
         self.core.on_event(Event::LogFailed { why }, effects);
     }
 
-    fn carry_out(&mut self, effects: Vec<Effect>) -> StepOutput {
+    pub(super) fn carry_out(&mut self, effects: Vec<Effect>) -> StepOutput {
         let mut output = StepOutput::default();
         for effect in effects {
             match effect {
@@ -528,39 +444,6 @@ impl StepNode {
             }
         }
         output
-    }
-}
-
-struct StepGround<'a> {
-    core: &'a mut NodeCore,
-    effects: &'a mut Vec<Effect>,
-    locator: Locator,
-    disk: &'a Arc<dyn Disk>,
-    salt: u64,
-}
-
-impl Ground for StepGround<'_> {
-    fn look<T>(&self, look: impl FnOnce(&NodeCore) -> T) -> T {
-        look(self.core)
-    }
-
-    fn feed(&mut self, event: Event) {
-        self.core.on_event(event, self.effects);
-    }
-
-    fn locator(&self) -> Locator {
-        self.locator.clone()
-    }
-
-    fn setup(&mut self) -> CompactedSetup {
-        CompactedSetup {
-            disk: Arc::clone(self.disk),
-            identity: self.core.identity(),
-            salt: self.salt,
-            created_at: 0,
-            replaces: Vec::new(),
-            bytes: 0,
-        }
     }
 }
 
