@@ -20,5 +20,6 @@ mod refusals;
 mod report;
 mod server;
 mod space;
+mod subscription_commands;
 mod subscriptions;
 mod torn;

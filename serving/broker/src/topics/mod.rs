@@ -17,6 +17,7 @@
 mod cache;
 mod change;
 mod deletion;
+mod refusals;
 mod registry;
 mod topic;
 mod unknown;

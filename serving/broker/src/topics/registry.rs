@@ -3,22 +3,21 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use bookie_metadata::{ListRequest, MetadataStore, Op, Revision, list_all};
 use futures::future::{BoxFuture, FutureExt, Shared};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{TopicId, TopicName};
-use hulse_proto::limits::TOPIC_PARTITIONS_MAX;
 use hulse_proto::time::WallClock;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha12Rng;
 
 use super::cache::Cache;
 use super::change::{Changed, Expected, change, read};
-use super::topic::{
-    NewTopic, PREFIX, Topic, TopicPage, TopicState, deleting, id_not_found, not_found,
+use super::refusals::{
+    check_partitions, decrease, exists, list_prefix, lost_every_race, recreated,
 };
+use super::topic::{NewTopic, PREFIX, Topic, TopicPage, TopicState, id_not_found, not_found};
 use super::unknown::Unknown;
 use crate::retention::RetentionPolicy;
 
@@ -26,8 +25,6 @@ use crate::retention::RetentionPolicy;
 const PAGE: (usize, usize) = (100, 1000);
 /// Racing changes of one topic are taken up again at most this often.
 const RACES_MAX: usize = 16;
-/// A change that lost every race is worth another try after this.
-const RACE_RETRY: Duration = Duration::from_millis(50);
 
 /// What the registry is told at start.
 #[derive(Debug, Clone)]
@@ -457,65 +454,4 @@ impl Topics {
         }
         Ok(topics)
     }
-}
-
-fn check_partitions(partitions: u32) -> Result<(), Fault> {
-    if (1..=TOPIC_PARTITIONS_MAX).contains(&partitions) {
-        return Ok(());
-    }
-    let words =
-        format!("a topic has 1 to {TOPIC_PARTITIONS_MAX} partitions, {partitions} were asked for");
-    Err(Fault::new(Reason::InvalidRequest, words))
-}
-
-fn list_prefix(namespace: &str) -> Result<String, Fault> {
-    if namespace.is_empty() {
-        return Ok(PREFIX.to_owned());
-    }
-    // A namespace is right when a topic in it would be.
-    let probe = format!("{namespace}/x").parse::<TopicName>();
-    match probe {
-        Ok(probe) if namespace.contains('/') => {
-            Ok(format!("{PREFIX}{}/{}/", probe.tenant(), probe.namespace()))
-        }
-        _ => {
-            let shown: String = namespace.chars().take(64).collect();
-            let words = format!("namespace {shown:?} is none; write `tenant/namespace`");
-            Err(Fault::new(Reason::InvalidName, words))
-        }
-    }
-}
-
-fn exists(topic: &Topic) -> Fault {
-    match topic.state {
-        TopicState::Deleting => deleting(&topic.name),
-        TopicState::Active => {
-            let words = format!(
-                "topic {} already exists, with {} partitions; use it, or delete it first",
-                topic.name, topic.partitions
-            );
-            Fault::new(Reason::TopicExists, words)
-                .with("topic", &topic.name)
-                .with("partitions", topic.partitions)
-        }
-    }
-}
-
-fn decrease(topic: &Topic, total: u32) -> Fault {
-    let words = format!(
-        "topic {} has {} partitions and cannot go back to {total}: keys would change their \
-         partition and lose their order; make a new topic and copy",
-        topic.name, topic.partitions
-    );
-    Fault::new(Reason::PartitionsDecrease, words).with("partitions", topic.partitions)
-}
-
-fn recreated(name: &TopicName) -> Fault {
-    let words = format!("topic {name} was deleted and made again meanwhile; look, then decide");
-    Fault::new(Reason::TopicRecreated, words)
-}
-
-fn lost_every_race(name: &TopicName) -> Fault {
-    let words = format!("topic {name} is being changed by others at the same time; try again");
-    Fault::new(Reason::Overloaded, words).retry_after(RACE_RETRY)
 }

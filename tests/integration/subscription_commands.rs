@@ -1,0 +1,123 @@
+//! Subscriptions from the command line.
+
+use super::server::Server;
+
+const PORT: u16 = 17_538;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a command that must succeed; its data.
+fn hulse(server: &Server, arguments: &[&str], input: &str) -> String {
+    let output = server.hulse(arguments, input);
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+#[test]
+fn command_line_makes_subscriptions_and_consumes_by_them() {
+    let server = Server::start(PORT);
+    let hulse = |arguments: &[&str], input: &str| hulse(&server, arguments, input);
+    hulse(&["topics", "create", "orders"], "");
+    hulse(
+        &["subs", "create", "orders", "billing", "--from", "start"],
+        "",
+    );
+    hulse(&["produce", "orders"], "a\nb\nc\nd\n");
+    let listed = hulse(&["subs", "list", "orders", "-j"], "");
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed[0]["subscription"], "public/default/billing");
+    assert_eq!(listed[0]["backlog_records"], 4, "{listed}");
+    assert_eq!(
+        hulse(
+            &["consume", "orders", "-s", "billing", "-n", "1", "--no-ack"],
+            ""
+        ),
+        "a\n"
+    );
+    assert_eq!(
+        hulse(&["consume", "orders", "-s", "billing", "-n", "2"], ""),
+        "a\nb\n"
+    );
+    assert_eq!(
+        hulse(&["consume", "orders", "-s", "billing", "-e"], ""),
+        "c\nd\n"
+    );
+    assert_eq!(hulse(&["consume", "orders", "-s", "billing", "-e"], ""), "");
+}
+
+#[test]
+fn command_line_moves_and_deletes_subscriptions() {
+    let server = Server::start(PORT + 2);
+    let hulse = |arguments: &[&str], input: &str| hulse(&server, arguments, input);
+    hulse(&["topics", "create", "orders"], "");
+    hulse(
+        &["subs", "create", "orders", "billing", "--from", "start"],
+        "",
+    );
+    hulse(&["produce", "orders"], "a\nb\nc\nd\n");
+    hulse(&["consume", "orders", "-s", "billing", "-e"], "");
+    let dry = hulse(
+        &[
+            "subs",
+            "seek",
+            "orders",
+            "billing",
+            "--to",
+            "-3",
+            "--dry-run",
+            "-j",
+        ],
+        "",
+    );
+    let dry: serde_json::Value = serde_json::from_str(&dry).unwrap();
+    assert_eq!(
+        (&dry[0]["old_base"], &dry[0]["new_base"]),
+        (&4.into(), &1.into()),
+        "{dry}"
+    );
+    assert_eq!(
+        hulse(&["consume", "orders", "-s", "billing", "-e"], ""),
+        "",
+        "a dry run moves nothing"
+    );
+    let refused = server.hulse(&["subs", "seek", "orders", "billing", "--to", "start"], "");
+    assert_eq!(
+        refused.status.code(),
+        Some(2),
+        "nobody confirmed: {}",
+        text(&refused.stderr)
+    );
+    hulse(
+        &["subs", "seek", "orders", "billing", "--to", "-3", "--yes"],
+        "",
+    );
+    hulse(
+        &["subs", "skip", "orders", "billing", "-n", "1", "--yes"],
+        "",
+    );
+    let mode = [
+        "consume",
+        "orders",
+        "-s",
+        "billing",
+        "-n",
+        "1",
+        "--delivery",
+        "at_most_once",
+    ];
+    assert_eq!(hulse(&mode, ""), "c\n");
+    hulse(&["produce", "orders"], "e\n");
+    hulse(&["subs", "clear", "orders", "billing", "--yes"], "");
+    let described = hulse(&["subs", "describe", "orders", "billing", "-j"], "");
+    let described: serde_json::Value = serde_json::from_str(&described).unwrap();
+    assert_eq!(described["cursor"][0]["base"], 5, "{described}");
+    hulse(&["subs", "delete", "orders", "billing", "--yes"], "");
+    let gone = server.hulse(&["subs", "describe", "orders", "billing"], "");
+    assert_eq!(gone.status.code(), Some(3), "{}", text(&gone.stderr));
+}
