@@ -47,8 +47,8 @@ pub use metrics::Metrics;
 pub use owner::{LedgerView, Partitions, PartitionsConfig};
 pub use partition::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,
-    CursorView, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy, ProduceFuture,
-    Produced, Stand, Tie,
+    CursorView, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy,
+    ProduceFuture, Produced, Stand, Tie,
 };
 pub use retention::{Limits, RetentionPolicy, Setting};
 pub use serve::{Broker, ServeError, serve, serve_with};

@@ -115,7 +115,10 @@ fn start_on_a_disk_without_any_room_serves_and_takes_a_fence() {
     let next = fill(&mut rig);
     // META uses up the spare, too, so that no void file is left behind.
     let full = (next..).find_map(|number| submit(&mut rig, EntryClass::Meta, number).err());
-    assert!(matches!(full, Some(BookieError::ReadOnly { .. })), "{full:?}");
+    assert!(
+        matches!(full, Some(BookieError::ReadOnly { .. })),
+        "{full:?}"
+    );
     let used = rig.disk.used();
     rig.disk.set_capacity(Some(used));
     let mut rig = rig.reopen(small(), Survival::Nothing, &[]);

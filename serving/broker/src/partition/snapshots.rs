@@ -5,7 +5,9 @@
 //!    compares the owner's key, and deleted with that same transaction, so that no ledger is ever left without a link.
 //! 2. One snapshot at a time; its chunks are appended one right after the other.
 
-use bookie_client::{AppendError, CloseError, CreateError, DeleteError, LedgerWriter, NewLedger, RecoverError};
+use bookie_client::{
+    AppendError, CloseError, CreateError, DeleteError, LedgerWriter, NewLedger, RecoverError,
+};
 use bookie_metadata::{Compare, Txn};
 use bytes::Bytes;
 use futures::future::try_join_all;

@@ -351,9 +351,7 @@ fn spans(
             None => (begins <= chain.log_start(), chain.log_start()),
         };
         if !follows {
-            let why = format!(
-                "it begins at offset {begins}, what is before it ends at {expected}"
-            );
+            let why = format!("it begins at offset {begins}, what is before it ends at {expected}");
             return Err(storage_fault::damaged(ledger, &why));
         }
         let created_at = metadata.created_at;

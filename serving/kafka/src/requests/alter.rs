@@ -10,8 +10,8 @@ use kafka_protocol::messages::{
 };
 use serving_broker::{Action, Resource, RetentionPolicy, Topic};
 
-use super::stage::Outcome;
 use super::configs::{self, TOPIC};
+use super::stage::Outcome;
 use super::topics::{Refused, refused};
 use crate::error_code;
 use crate::link::Link;

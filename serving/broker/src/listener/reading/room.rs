@@ -10,7 +10,10 @@ pub(in crate::listener) struct Room {
 
 impl Room {
     /// Of a chunk; without `shared` the broker counts it as the one small chunk that each read may have.
-    pub(in crate::listener) fn new(own: OwnedSemaphorePermit, shared: Option<OwnedSemaphorePermit>) -> Self {
+    pub(in crate::listener) fn new(
+        own: OwnedSemaphorePermit,
+        shared: Option<OwnedSemaphorePermit>,
+    ) -> Self {
         Self { own, shared }
     }
 

@@ -117,9 +117,7 @@ impl World {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
-    pub(super) fn subscriptions(
-        &self,
-    ) -> v1::subscriptions_client::SubscriptionsClient<Channel> {
+    pub(super) fn subscriptions(&self) -> v1::subscriptions_client::SubscriptionsClient<Channel> {
         v1::subscriptions_client::SubscriptionsClient::new(self.channel.clone())
     }
 
