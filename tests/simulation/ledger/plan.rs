@@ -58,7 +58,7 @@ pub fn run_with(seed: u64, whole_trace: bool, mutant: Option<Mutant>) -> Run {
             mutant,
         };
         let world = Arc::new(World::new(setup));
-        play(&world, rng).await
+        Box::pin(play(&world, rng)).await
     })
 }
 
@@ -70,7 +70,13 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
     world.start_bookies().await;
     let (book, victims) = (Book::default(), Victims::default());
     if rng.random_bool(0.3) {
-        start::build(world, &book, &victims, world.seeds.stream("start")).await;
+        Box::pin(start::build(
+            world,
+            &book,
+            &victims,
+            world.seeds.stream("start"),
+        ))
+        .await;
     }
     chaos.arm(world);
     chaos.begin(world);

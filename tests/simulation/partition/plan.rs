@@ -76,7 +76,7 @@ fn run_as(seed: u64, whole_trace: bool, mutant: Option<Mutant>, consumed: bool) 
             mutant,
         };
         let world = Arc::new(World::new(setup));
-        play(&world, rng, consumed).await
+        Box::pin(play(&world, rng, consumed)).await
     })
 }
 
