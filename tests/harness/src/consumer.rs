@@ -185,15 +185,19 @@ impl Consumer {
         }
     }
 
-    fn judge(&self, begin: &Begin, tie: &Tie) {
-        let place = Place {
+    fn place<'a>(&self, begin: &'a Begin, tie: &Tie) -> Place<'a> {
+        Place {
             base: begin.base,
             acked: &begin.acked,
             state_epoch: begin.state_epoch,
             owner: tie.partition().leader_epoch(),
             log_start: tie.partition().offsets().log_start,
             to: Some(self.habit.number),
-        };
+        }
+    }
+
+    fn judge(&self, begin: &Begin, tie: &Tie) {
+        let place = self.place(begin, tie);
         if let Some(wrong) = locked(&self.truth).judge(&place) {
             self.cluster.world.violations.add(wrong);
         }
@@ -252,12 +256,17 @@ impl Consumer {
             return false;
         };
         let ok = acked.statuses == [AckStatus::Ok];
-        // What was trimmed counts as processed, whoever says so.
-        let gone = tie.partition().offsets().log_start.0;
-        let wrong = ok && beyond && until > gone;
-        self.cluster.world.violations.check(!wrong, || {
-            format!("an ack up to {until} is taken, {end} was sent")
-        });
+        if ok && beyond {
+            // What lies below the base is processed, whoever says so, and nothing above is taken.
+            let place = self.place(&reading.begin, tie);
+            let base = locked(&self.truth).base_may_be(&place, reading.position);
+            self.cluster
+                .world
+                .violations
+                .check(until <= base.0, || {
+                    format!("an ack up to {until} is taken, {end} was sent, and all is processed up to {base} at most")
+                });
+        }
         if ok {
             let owner = tie.partition().leader_epoch();
             trace!(

@@ -24,6 +24,16 @@ pub struct Place<'a> {
     pub to: Option<u32>,
 }
 
+impl Place<'_> {
+    fn has_acked(&self, offset: u64) -> bool {
+        let at = OffsetRange {
+            first: Offset(offset),
+            end: Offset(offset + 1),
+        };
+        self.acked.within(at).next().is_some()
+    }
+}
+
 /// One time between two moves of the cursor.
 #[derive(Debug, Default)]
 struct Era {
@@ -73,18 +83,25 @@ impl CursorTruth {
         self.eras.values().map(|era| era.receipts.len()).sum()
     }
 
+    /// How far the base may have come while the consumer that was shown `place` was sent records up to `sent` and no other one could
+    /// ack: over what it asked for, which lies below `sent`; over what was trimmed; and, below `sent` or not, over what was acked
+    /// before it came and lies right behind. Everything below is processed, so that an ack of it is good, whoever was sent it.
+    pub fn base_may_be(&self, place: &Place<'_>, sent: Offset) -> Offset {
+        let era = self.eras.get(&place.state_epoch);
+        let asked =
+            |offset: u64| offset < sent.0 && era.is_some_and(|era| era.asked.contains(&offset));
+        let mut base = place.base.max(place.log_start);
+        while place.has_acked(base.0) || asked(base.0) {
+            base.0 += 1;
+        }
+        base
+    }
+
     /// What is wrong with a place.
     pub fn judge(&self, place: &Place<'_>) -> Option<String> {
         let nothing = Era::default();
         let era = self.eras.get(&place.state_epoch).unwrap_or(&nothing);
-        let acked = |offset: u64| {
-            let at = OffsetRange {
-                first: Offset(offset),
-                end: Offset(offset + 1),
-            };
-            place.acked.within(at).next().is_some()
-        };
-        let processed = |offset: u64| offset < place.base.0 || acked(offset);
+        let processed = |offset: u64| offset < place.base.0 || place.has_acked(offset);
         let told = era.receipts.iter().filter(|(_, (owner, consumer))| {
             // What another consumer is told meanwhile by the same owner may be newer than this place.
             *owner < place.owner || place.to.is_none_or(|to| to == *consumer)
@@ -176,5 +193,33 @@ mod tests {
                 .unwrap()
                 .starts_with("SKIPPED offset 2")
         );
+    }
+
+    #[test]
+    fn base_passes_over_what_others_acked_and_over_what_was_sent_only_if_it_was_acked() {
+        let acked: OffsetRanges = [range(12, 15), range(16, 18)].into_iter().collect();
+        let mut place = Place {
+            base: Offset(10),
+            acked: &acked,
+            state_epoch: 0,
+            owner: OwnerEpoch(3),
+            log_start: Offset(0),
+            to: None,
+        };
+        let mut truth = CursorTruth::default();
+        assert_eq!(truth.base_may_be(&place, Offset(12)), Offset(10));
+        truth.ask(0, range(11, 12));
+        assert_eq!(truth.base_may_be(&place, Offset(12)), Offset(10));
+        truth.ask(0, range(10, 11));
+        assert_eq!(truth.base_may_be(&place, Offset(12)), Offset(15));
+        // Somebody asked for it before, and was not heard.
+        truth.ask(0, range(15, 16));
+        assert_eq!(truth.base_may_be(&place, Offset(15)), Offset(15));
+        assert_eq!(truth.base_may_be(&place, Offset(16)), Offset(18));
+        place.log_start = Offset(20);
+        assert_eq!(truth.base_may_be(&place, Offset(16)), Offset(20));
+        place.log_start = Offset(0);
+        place.state_epoch = 1;
+        assert_eq!(truth.base_may_be(&place, Offset(16)), Offset(10));
     }
 }

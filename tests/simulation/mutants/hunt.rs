@@ -17,9 +17,6 @@ use tokio::time::sleep;
 use super::profiles::Profile;
 use crate::ledger::{Book, append, finish, recover_all};
 
-/// The writer's appends.
-const APPENDS: u32 = 60;
-
 /// One seed.
 pub fn hunt(seed: u64, whole_trace: bool, profile: &Profile, mutant: Option<Mutant>) -> Run {
     let quorums = Quorums {
@@ -32,7 +29,7 @@ pub fn hunt(seed: u64, whole_trace: bool, profile: &Profile, mutant: Option<Muta
             seed,
             whole_trace,
             quorums,
-            bookies: quorums.ensemble,
+            bookies: profile.bookies,
             mutant,
         };
         play(&Arc::new(World::new(setup)), profile).await
@@ -44,7 +41,12 @@ async fn play(world: &Arc<World>, profile: &Profile) -> Run {
     world.start_bookies().await;
     let book = Book::default();
     let process = Process::new("w0");
-    let writer = tokio::spawn(write(world.clone(), process.clone(), book.clone()));
+    let writer = tokio::spawn(write(
+        world.clone(),
+        process.clone(),
+        book.clone(),
+        profile.appends,
+    ));
     sleep(Duration::from_millis(rng.random_range(100..1_000))).await;
     (profile.trouble)(world, &mut rng);
     for number in 0..profile.recoverers {
@@ -71,7 +73,12 @@ async fn play(world: &Arc<World>, profile: &Profile) -> Run {
 }
 
 /// Appends to one ledger, about once in 10 ms, and stays.
-async fn write(world: Arc<World>, process: Process, book: Book) -> Option<LedgerWriter> {
+async fn write(
+    world: Arc<World>,
+    process: Process,
+    book: Book,
+    appends: u32,
+) -> Option<LedgerWriter> {
     let mut rng = world.seeds.stream(process.name());
     let new = NewLedger {
         kind: LedgerKind::Log,
@@ -88,7 +95,7 @@ async fn write(world: Arc<World>, process: Process, book: Book) -> Option<Ledger
         Txn::default()
     });
     let writer = process.heard(create).await?.ok()?;
-    for number in 0..APPENDS {
+    for number in 0..appends {
         if writer.ended().borrow().is_some() {
             break;
         }

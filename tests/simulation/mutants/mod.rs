@@ -17,7 +17,7 @@ use tests_harness::{Run, report};
 
 use crate::{ledger, partition};
 use hunt::hunt;
-use profiles::{DYING_RECOVERERS, LATE_ADDS, Profile};
+use profiles::{DYING_RECOVERERS, LATE_ADDS, LATE_CHANGE, Profile};
 
 /// Seeds within which a mutant must be found.
 const BUDGET: u64 = 500;
@@ -73,6 +73,7 @@ fn is_clean(name: &str, profile: &Profile) {
 #[test]
 fn profiles_are_clean_with_all_rules_on() {
     is_clean("late adds", &LATE_ADDS);
+    is_clean("late change", &LATE_CHANGE);
     is_clean("dying recoverers", &DYING_RECOVERERS);
 }
 
@@ -95,7 +96,9 @@ fn ack_of_a_proposed_member_is_found() {
 
 #[test]
 fn ack_of_a_member_to_be_replaced_is_found() {
-    is_found(Mutant::UnresolvedReplacedCounts, ledger::run_with);
+    is_found(Mutant::UnresolvedReplacedCounts, |seed, whole, mutant| {
+        hunt(seed, whole, &LATE_CHANGE, mutant)
+    });
 }
 
 // Recovery.
@@ -198,4 +201,34 @@ fn cursor_at_what_was_sent_is_found() {
 #[test]
 fn failed_delta_that_is_forgotten_is_found() {
     is_found(Mutant::FailedDeltaForgotten, partition::run_consumed_with);
+}
+
+#[test]
+fn tmp_scan_profile() {
+    let mut n = Vec::new();
+    for seed in 0..100 {
+        if let Some(w) = wrong(|| {
+            hunt(
+                seed,
+                false,
+                &LATE_CHANGE,
+                Some(Mutant::UnresolvedReplacedCounts),
+            )
+        }) {
+            n.push(seed);
+            println!("{seed}: {w}");
+        }
+    }
+    println!("found by {} of 100: {n:?}", n.len());
+}
+
+#[test]
+fn tmp_scan_ledger() {
+    for seed in 500..4000 {
+        if let Some(w) =
+            wrong(|| ledger::run_with(seed, false, Some(Mutant::UnresolvedReplacedCounts)))
+        {
+            println!("LEDGER {seed}: {w}");
+        }
+    }
 }

@@ -1,16 +1,24 @@
 //! Histories in which a rule matters, each as a trouble that a run of three members is in.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bookie_metadata::testing::{Call, Fate};
+use bookie_metadata::{Op, Txn};
+use hulse_proto::ledger::{LedgerMetadata, LedgerState};
 use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha12Rng;
 use tests_harness::World;
 use tests_harness::network::{Delivery, Kind};
 
-/// What a run is made of besides its writer and the three bookies of E = Qw = 3, Qa = 2.
+/// What a run of E = Qw = 3, Qa = 2 is made of besides its writer.
 pub struct Profile {
+    /// How many bookies there are.
+    pub bookies: u32,
+    /// The writer's appends, about one in 10 ms.
+    pub appends: u32,
     /// Recoverers.
     pub recoverers: u32,
     /// They begin this long after the trouble, ms.
@@ -26,6 +34,8 @@ pub struct Profile {
 /// T1: no fence reaches one member, and the writer's adds reach it late; another one's answers to recovery are lost; the third
 /// lacks the newest entries.
 pub const LATE_ADDS: Profile = Profile {
+    bookies: 3,
+    appends: 60,
     recoverers: 1,
     delay: (10, 200),
     life_max: None,
@@ -35,11 +45,26 @@ pub const LATE_ADDS: Profile = Profile {
 
 /// T4: the newest entries lie at one member; recoverers die while they write them back, and a part of that is lost.
 pub const DYING_RECOVERERS: Profile = Profile {
+    bookies: 3,
+    appends: 60,
     recoverers: 3,
     delay: (50, 1_500),
     life_max: Some(60),
     trouble: dying_recoverers,
     fire: Duration::from_secs(3),
+};
+
+/// W4 as amended: the answers of one member are lost until the owner proposes another in its place; that takes effect, and the
+/// owner is told late. Meanwhile the member acks again, a second one lacks the newest entries, and the answers of the third to
+/// recovery are lost.
+pub const LATE_CHANGE: Profile = Profile {
+    bookies: 4,
+    appends: 300,
+    recoverers: 1,
+    delay: (750, 1_500),
+    life_max: None,
+    trouble: late_change,
+    fire: Duration::from_secs(4),
 };
 
 /// The names of all bookies, in random order.
@@ -76,4 +101,47 @@ fn dying_recoverers(world: &Arc<World>, rng: &mut ChaCha12Rng) {
             _ => None,
         }
     });
+}
+
+fn late_change(world: &Arc<World>, rng: &mut ChaCha12Rng) {
+    let ledgers = world.store.ledgers();
+    let Some((_, metadata)) = ledgers.last() else {
+        return;
+    };
+    let members = metadata.last_fragment().ensemble.iter();
+    let mut names: Vec<String> = members.map(|member| member.bookie.to_string()).collect();
+    names.shuffle(rng);
+    let late = Duration::from_millis(rng.random_range(500..2_000));
+    let proposed = Arc::new(AtomicBool::new(false));
+    let (replaced, seen) = (names[0].clone(), proposed.clone());
+    world.faults.choose(move |call| match call {
+        Call::Txn(txn) if replaces(txn, &replaced) => {
+            seen.store(true, Ordering::Relaxed);
+            Fate::Slow(late)
+        }
+        _ => Fate::Pass,
+    });
+    world.network.script(move |message| {
+        let [replaced, lacking, mute] = [0, 1, 2].map(|place| names[place] == message.bookie);
+        let proposed = proposed.load(Ordering::Relaxed);
+        match (message.kind, message.answer) {
+            (Kind::Add, true) if replaced && !proposed => Some(Delivery::Drop),
+            (Kind::Add, false) if lacking && proposed => Some(Delivery::Drop),
+            (Kind::RecoveryRead, true) if mute => Some(Delivery::Drop),
+            _ => None,
+        }
+    });
+}
+
+/// True for an owner's change of a ledger that leaves it without `member`.
+fn replaces(txn: &Txn, member: &str) -> bool {
+    txn.ops.iter().any(|op| match op {
+        Op::Put { key, value, .. } if key.starts_with("ledger/") => LedgerMetadata::decode(value)
+            .is_ok_and(|metadata| {
+                let mut members = metadata.last_fragment().ensemble.iter();
+                metadata.state == LedgerState::Open
+                    && members.all(|found| found.bookie.as_str() != member)
+            }),
+        _ => false,
+    })
 }

@@ -126,7 +126,7 @@ pub(crate) fn write(path: &Path, profiles: &Profiles) -> Result<(), Failure> {
     write_text(path, &profiles.text())
 }
 
-/// As [`write`], of text that was checked.
+/// As [`write()`], of text that was checked.
 ///
 /// # Errors
 /// Likewise.

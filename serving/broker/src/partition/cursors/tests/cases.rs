@@ -74,6 +74,32 @@ fn ack_of_what_was_never_sent_is_invalid_and_changes_nothing() {
 }
 
 #[test]
+fn ack_of_what_another_one_acked_is_good_below_the_base_only_and_changes_nothing() {
+    let (mut world, one) = exclusive();
+    world.sent(one, 30);
+    world.ack(one, AckKind::Individual, &[(15, 20), (21, 25)]);
+    world.write();
+    world.core.detach(one, world.now);
+    let two = world.exclusive("two");
+    world.sent(two, 15);
+    let above = world.ack(two, AckKind::Individual, &[(12, 17), (15, 17)]);
+    assert_eq!(world.statuses(above), [AckStatus::Invalid; 2]);
+    let all = world.ack(two, AckKind::Cumulative, &[(0, 15)]);
+    world.write();
+    assert_eq!(world.statuses(all), [AckStatus::Ok]);
+    assert_eq!(world.base(), 20, "it closes up with what is acked");
+    // Never sent to this one, and processed.
+    for kind in [AckKind::Cumulative, AckKind::Individual] {
+        let below = world.ack(two, kind, &[(12, 17), (12, 20)]);
+        assert_eq!(world.statuses(below), [AckStatus::Ok; 2]);
+        let above = world.ack(two, kind, &[(12, 21), (21, 25)]);
+        assert_eq!(world.statuses(above), [AckStatus::Invalid; 2]);
+    }
+    assert!(!world.write());
+    assert_eq!(world.views[&two].released, 5);
+}
+
+#[test]
 fn second_consumer_is_refused_or_takes_over_and_fences_the_first() {
     let (mut world, first) = exclusive();
     let second = world.attach_as(SubscriptionKind::Exclusive, "two", 0, false);
