@@ -124,7 +124,7 @@ impl LogWriter {
         Ok(bytes)
     }
 
-    /// Takes a file away that nothing lives in any more; [`Record::FilesRemoved`] is durable. Reads that hold it go on.
+    /// Takes a file away that nothing lives in any more; [`crate::log::Record::FilesRemoved`] is durable. Reads that hold it go on.
     ///
     /// # Errors
     /// Of the disk; final.
