@@ -11,6 +11,7 @@
 mod cli;
 mod delivery;
 mod delivery_modes;
+mod endurance;
 mod flights;
 mod journeys;
 mod kafka;

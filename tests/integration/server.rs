@@ -100,6 +100,58 @@ impl Server {
         http_get(&self.http(), "/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     }
 
+    /// Changes a setting for the next start.
+    pub(crate) fn set(&mut self, (name, value): (&str, &str)) {
+        self.settings.retain(|(known, _)| known != name);
+        self.settings.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// A stopped server on a copy of this stopped one's directory.
+    pub(crate) fn copied(&self, port: u16) -> Self {
+        let copied = Self {
+            folder: tempfile::tempdir().expect("a temporary directory can be made"),
+            port,
+            child: None,
+            settings: self.settings.clone(),
+        };
+        let status = Command::new("cp")
+            .args(["-r", "--sparse=always"])
+            .args([self.data(), copied.data()])
+            .status()
+            .expect("cp can be run");
+        assert!(status.success());
+        copied
+    }
+
+    /// Waits for `/readyz` (true) or the end of the process.
+    pub(crate) fn is_ready_or_ended(&mut self) -> bool {
+        let began = Instant::now();
+        loop {
+            if self.is_ready() {
+                return true;
+            }
+            let child = self.child.as_mut().expect("the server was started");
+            if child.try_wait().expect("a child can be asked").is_some() {
+                return false;
+            }
+            assert!(began.elapsed() < READY_WITHIN, "neither:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Memory that the process holds, bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let pid = self.child.as_ref().expect("the server runs").id();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/statm"));
+        let status = status.expect("a running process has a status");
+        let pages: u64 = status
+            .split(' ')
+            .nth(1)
+            .and_then(|pages| pages.parse().ok())
+            .expect("the second number is of pages");
+        pages * 4096
+    }
+
     /// SIGKILL, and wait until the process is gone.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("the server runs");
