@@ -202,33 +202,3 @@ fn cursor_at_what_was_sent_is_found() {
 fn failed_delta_that_is_forgotten_is_found() {
     is_found(Mutant::FailedDeltaForgotten, partition::run_consumed_with);
 }
-
-#[test]
-fn tmp_scan_profile() {
-    let mut n = Vec::new();
-    for seed in 0..100 {
-        if let Some(w) = wrong(|| {
-            hunt(
-                seed,
-                false,
-                &LATE_CHANGE,
-                Some(Mutant::UnresolvedReplacedCounts),
-            )
-        }) {
-            n.push(seed);
-            println!("{seed}: {w}");
-        }
-    }
-    println!("found by {} of 100: {n:?}", n.len());
-}
-
-#[test]
-fn tmp_scan_ledger() {
-    for seed in 500..4000 {
-        if let Some(w) =
-            wrong(|| ledger::run_with(seed, false, Some(Mutant::UnresolvedReplacedCounts)))
-        {
-            println!("LEDGER {seed}: {w}");
-        }
-    }
-}
