@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hulse_proto::batch::{self, BatchHeader};
+use hulse_proto::batch::{self, BatchError, BatchHeader};
 use hulse_proto::bookie::{EntryHead, ReadClass};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{EntryId, LedgerId, Offset};
@@ -206,11 +206,14 @@ fn first_record(
     timestamp: TimestampMs,
 ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
     for batch in batches {
-        let base = BatchHeader::view(batch)
-            .map_err(|error| damaged(ledger, &error))?
-            .base_offset;
+        let header = BatchHeader::view(batch).map_err(|error| damaged(ledger, &error))?;
+        let base = header.base_offset;
         // What a producer compressed into nonsense has no records; readers say so when they come to it.
         let found = batch::find_record(batch, |record| record.timestamp >= timestamp);
+        if let Err(BatchError::DecodedTooLarge { .. }) = found {
+            // Its records are not known, and none of them is passed over: too early an offset does no harm.
+            return Ok(Some((base, header.max_timestamp)));
+        }
         if let Some(record) = found.unwrap_or_default() {
             let offset = Offset(base.0 + u64::from(record.offset_delta));
             return Ok(Some((offset, record.timestamp)));
