@@ -23,6 +23,9 @@ const TOPIC_IDS_FROM: i16 = 13;
 /// First version that tells where brokers are.
 const ENDPOINTS_FROM: i16 = 16;
 
+/// What a partition takes beside its records, and small ones of these.
+const ROW_BYTES: usize = 96;
+
 /// What stands around the partitions.
 pub(super) struct Head<'a> {
     pub(super) asked: Asked,
@@ -50,11 +53,18 @@ impl<'a> Broker<'a> {
     }
 }
 
+/// About what an answer takes beside its records.
+pub(super) fn rows_bytes(partitions: &[(Spot, Found)]) -> usize {
+    let topics = partitions.chunk_by(|(left, _), (right, _)| left.topic == right.topic);
+    let names: usize = topics.map(|rows| rows[0].0.topic.name.len()).sum();
+    names + ROW_BYTES * partitions.len()
+}
+
 /// The frame.
 pub(super) fn encode(head: &Head<'_>, partitions: Vec<(Spot, Found)>) -> Answer {
     let version = head.asked.version;
     debug_assert_eq!(head.asked.key, ApiKey::Fetch);
-    let mut out = BytesMut::with_capacity(64 + 96 * partitions.len());
+    let mut out = BytesMut::with_capacity(64 + ROW_BYTES * partitions.len());
     let mut parts = Vec::new();
     put_header(&mut out, head.asked);
     out.put_i32(head.throttle_ms);

@@ -14,4 +14,6 @@ mod topics;
 pub(crate) use about::older_versions;
 pub(crate) use metadata::epoch_number;
 pub(crate) use owed::Owed;
-pub(crate) use stage::{DECODED_BYTES, FirstStage, Outcome, count, first_stage, millis, throttle};
+pub(crate) use stage::{
+    DECODED_BYTES, FirstStage, Outcome, count, first_stage, millis, rows_room, throttle,
+};

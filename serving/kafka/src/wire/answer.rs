@@ -28,6 +28,8 @@ pub(crate) struct Answer {
     pub(crate) mute: Duration,
     /// Room for its bytes, given back when they are written.
     pub(crate) room: Option<OwnedSemaphorePermit>,
+    /// Room for what stands around the records in it, where that is much; given back at the same time.
+    pub(crate) rows: Option<OwnedSemaphorePermit>,
 }
 
 /// Text as the messages have it.
