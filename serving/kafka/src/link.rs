@@ -56,6 +56,8 @@ pub(crate) struct Served {
     pub(crate) decoded: Arc<Semaphore>,
     /// Answers of many rows that may be made at the same time.
     pub(crate) large: Arc<Semaphore>,
+    /// Turns of the longest answers, one at a time until it is written: metadata of more topics than other answers may have.
+    pub(crate) longest: Arc<Semaphore>,
     /// When the last line about a refused connection was written.
     pub(crate) complained: Mutex<Option<Instant>>,
 }

@@ -95,6 +95,7 @@ pub(crate) async fn served(config: &ListenerConfig, front: &Arc<Front>) -> Serve
         waiting: Arc::new(Semaphore::new(WAITING_BYTES)),
         decoded: Arc::new(Semaphore::new(DECODED_BYTES)),
         large: Arc::new(Semaphore::new(LARGE_MAX)),
+        longest: Arc::new(Semaphore::new(1)),
         complained: Mutex::default(),
     }
 }

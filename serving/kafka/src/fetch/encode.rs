@@ -11,7 +11,7 @@ use super::run::SESSIONS_FROM;
 use super::spot::{Found, Spot};
 use crate::error_code::{self, Code};
 use crate::link::Link;
-use crate::wire::{Answer, Asked, put_header};
+use crate::wire::{Answer, Asked, put_header, put_varint};
 
 /// First versions that tell where the log begins, and which replica to read from.
 const LOG_START_FROM: i16 = 5;
@@ -213,13 +213,4 @@ impl Writer<'_> {
 pub(super) fn refuse(head: &Head<'_>) -> Answer {
     debug_assert_ne!(head.code, error_code::NONE);
     encode(head, Vec::new())
-}
-
-fn put_varint(out: &mut BytesMut, value: usize) {
-    let mut value = u32::try_from(value).expect("an answer's bytes are bounded");
-    while value >= 0x80 {
-        out.put_u8(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.put_u8(value as u8);
 }

@@ -1,6 +1,7 @@
 //! What each request does: decode, authorise, act on the broker, encode. One file per request or family.
 
 mod about;
+mod all_topics;
 mod configs;
 mod grow;
 mod metadata;

@@ -161,7 +161,8 @@ async fn take_decoded(link: &Link, bytes: usize) -> OwnedSemaphorePermit {
 /// in the end; a client does not wait for ever, though.
 async fn with_room(front: &Front, outcome: Outcome) -> Outcome {
     match outcome {
-        Outcome::Answer(answer) if answer.len() > LARGE_BYTES => {
+        // The longest have room of their own.
+        Outcome::Answer(answer) if answer.len() > LARGE_BYTES && answer.rows.is_none() => {
             let room = tokio::time::timeout(ROOM_WAIT_MAX, read_room(front, answer.len()));
             match room.await {
                 Ok(room) => Outcome::Answer(Answer {

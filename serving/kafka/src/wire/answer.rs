@@ -91,3 +91,13 @@ pub(crate) fn put_header(out: &mut BytesMut, asked: Asked) {
         out.put_u8(0);
     }
 }
+
+/// A number of variable length, as flexible messages have it.
+pub(crate) fn put_varint(out: &mut BytesMut, value: usize) {
+    let mut value = u32::try_from(value).expect("an answer's bytes are bounded");
+    while value >= 0x80 {
+        out.put_u8(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(value as u8);
+}

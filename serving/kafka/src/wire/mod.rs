@@ -12,7 +12,7 @@ mod request;
 mod requests;
 mod schema;
 
-pub(crate) use answer::{Answer, offset, put_header, text};
+pub(crate) use answer::{Answer, offset, put_header, put_varint, text};
 pub(crate) use api::APIS;
 pub(crate) use inbox::{Frame, Inbox};
 pub(crate) use outbox::Outbox;
