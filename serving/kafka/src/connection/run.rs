@@ -81,11 +81,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             turn: Mutex::default(),
             owed: Mutex::default(),
         };
+        let inbox = Inbox::new(link.served.large_frames.clone());
         Self {
             link: Arc::new(link),
             stream,
             peer,
-            inbox: Inbox::new(),
+            inbox,
             outbox: Outbox::default(),
             first_stage: None,
             in_flight: FuturesOrdered::new(),

@@ -412,3 +412,27 @@ async fn rows_of_an_answer_have_room_until_they_are_written() {
     client.look_up("t").await;
     assert_eq!(free(), all);
 }
+
+#[tokio::test(start_paused = true)]
+async fn large_frames_that_are_slow_leave_room_for_small_ones() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    let largest = world.front.config().ingress_bytes / 4 - 1_000;
+    let request = frame(9, &produce("t", -1, vec![(0, junk(largest))]), 1);
+    let mut slow: Vec<_> = (0..8).map(|_| world.connect()).collect();
+    for other in &mut slow {
+        other.stream.write_all(&request[..20_000]).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began = Instant::now();
+    assert_eq!(client.produce("t", one(500_000)).await.error_code, 0);
+    assert!(began.elapsed() < Duration::from_secs(1));
+    // Those that are given up make room for the next, and a whole one is taken.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    client
+        .send(9, &produce("t", -1, vec![(0, junk(largest))]))
+        .await;
+    let answer = client.receive::<ProduceRequest>(9).await;
+    assert_ne!(answer.responses[0].partition_responses[0].error_code, 0);
+}
