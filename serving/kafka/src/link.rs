@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::fetch::{Sessions, Turn};
 use crate::names;
 use crate::requests::Owed;
+use crate::wire::LargeFrames;
 
 /// Refused connections are told of at most this often.
 const COMPLAIN_EVERY: Duration = Duration::from_millis(100);
@@ -56,6 +57,10 @@ pub(crate) struct Served {
     pub(crate) decoded: Arc<Semaphore>,
     /// Answers of many rows that may be made at the same time.
     pub(crate) large: Arc<Semaphore>,
+    /// Bytes of large frames that come.
+    pub(crate) large_frames: LargeFrames,
+    /// Turns of the longest answers, one at a time until it is written: metadata of more topics than other answers may have.
+    pub(crate) longest: Arc<Semaphore>,
     /// When the last line about a refused connection was written.
     pub(crate) complained: Mutex<Option<Instant>>,
 }

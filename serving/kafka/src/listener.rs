@@ -18,6 +18,7 @@ use crate::connection::Connection;
 use crate::fetch::Sessions;
 use crate::link::{Advertise, Served};
 use crate::requests::DECODED_BYTES;
+use crate::wire::LargeFrames;
 
 /// The broker's number is asked for again after this, while metadata do not answer.
 const NUMBER_AGAIN: Duration = Duration::from_millis(500);
@@ -95,6 +96,8 @@ pub(crate) async fn served(config: &ListenerConfig, front: &Arc<Front>) -> Serve
         waiting: Arc::new(Semaphore::new(WAITING_BYTES)),
         decoded: Arc::new(Semaphore::new(DECODED_BYTES)),
         large: Arc::new(Semaphore::new(LARGE_MAX)),
+        large_frames: LargeFrames::new(front.config().ingress_bytes),
+        longest: Arc::new(Semaphore::new(1)),
         complained: Mutex::default(),
     }
 }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hulse_proto::batch::{self, BatchHeader};
+use hulse_proto::batch::{self, BatchError, BatchHeader};
 use hulse_proto::bookie::{EntryHead, ReadClass};
 use hulse_proto::entry::Envelope;
 use hulse_proto::error::{Fault, Reason};
@@ -283,14 +283,17 @@ fn first_record(
     wanted: Wanted,
 ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
     for batch in batches {
-        let base = BatchHeader::view(batch)
-            .map_err(|error| damaged(ledger, &error))?
-            .base_offset;
+        let header = BatchHeader::view(batch).map_err(|error| damaged(ledger, &error))?;
+        let base = header.base_offset;
         // What a producer compressed into nonsense has no records; readers say so when they come to it.
         let offset = |delta: u32| Offset(base.0 + u64::from(delta));
         let found = batch::find_record(batch, |record| {
             record.timestamp >= wanted.timestamp && offset(record.offset_delta) >= wanted.floor
         });
+        if let Err(BatchError::DecodedTooLarge { .. }) = found {
+            // Its records are not known, and none of them is passed over: too early an offset does no harm.
+            return Ok(Some((base.max(wanted.floor), header.max_timestamp)));
+        }
         if let Some(record) = found.unwrap_or_default() {
             return Ok(Some((offset(record.offset_delta), record.timestamp)));
         }

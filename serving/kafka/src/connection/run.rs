@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ const PROTOCOL: &str = "kafka";
 const IN_FLIGHT_MAX: usize = 128;
 /// Answers that are ready go out together up to about this many bytes.
 const TOGETHER_BYTES: usize = 256 << 10;
+/// Bytes of answers that are ready behind one that is not, beyond which nothing more is read.
+const READY_BYTES_MAX: usize = 1 << 20;
 /// A connection on which nothing is asked for this long is closed, as Kafka does.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 
@@ -36,6 +39,8 @@ pub(crate) struct Connection<S> {
     /// First stage of the request that was read last.
     first_stage: Option<BoxFuture<'static, Result<FirstStage, Broken>>>,
     in_flight: FuturesOrdered<BoxFuture<'static, Outcome>>,
+    /// Bytes of the answers in it that are ready.
+    ready_bytes: Arc<AtomicUsize>,
     muted_until: Option<Instant>,
     idle_since: Instant,
     /// What was taken is answered, nothing more is read.
@@ -76,14 +81,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             turn: Mutex::default(),
             owed: Mutex::default(),
         };
+        let inbox = Inbox::new(link.served.large_frames.clone());
         Self {
             link: Arc::new(link),
             stream,
             peer,
-            inbox: Inbox::new(),
+            inbox,
             outbox: Outbox::default(),
             first_stage: None,
             in_flight: FuturesOrdered::new(),
+            ready_bytes: Arc::default(),
             muted_until: None,
             idle_since: Instant::now(),
             ending: false,
@@ -126,7 +133,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let may_read = !self.ending
                 && self.first_stage.is_none()
                 && self.muted_until.is_none()
-                && self.in_flight.len() < IN_FLIGHT_MAX;
+                && self.in_flight.len() < IN_FLIGHT_MAX
+                && self.ready_bytes.load(Ordering::Relaxed) < READY_BYTES_MAX;
             let wake = self.wake(idle);
             let front = self.link.front().clone();
             let step = tokio::select! {
@@ -184,8 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Ok(Incoming::NewerVersions { correlation }) => {
                 let outcome = requests::older_versions(correlation);
-                self.in_flight
-                    .push_back(futures::future::ready(outcome).boxed());
+                self.queue(futures::future::ready(outcome));
             }
             Err(broken) => return Err(End::Refused(broken.to_string())),
         }
@@ -196,19 +203,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn enqueue(&mut self, first: Result<FirstStage, Broken>) -> Result<(), End> {
         match first {
             Ok(FirstStage::Answered(outcome)) if self.in_flight.is_empty() => {
+                self.ready_bytes.fetch_add(outcome.len(), Ordering::Relaxed);
                 self.answer(outcome).await
             }
             Ok(FirstStage::Answered(outcome)) => {
-                self.in_flight
-                    .push_back(futures::future::ready(outcome).boxed());
+                self.queue(futures::future::ready(outcome));
                 Ok(())
             }
             Ok(FirstStage::Later(later)) => {
-                self.in_flight.push_back(later);
+                self.queue(later);
                 Ok(())
             }
             Err(broken) => Err(End::Refused(broken.to_string())),
         }
+    }
+
+    /// Puts an answer behind those before it, and counts it once it is ready.
+    fn queue(&mut self, later: impl Future<Output = Outcome> + Send + 'static) {
+        let ready = self.ready_bytes.clone();
+        let counted = later.inspect(move |outcome| {
+            ready.fetch_add(outcome.len(), Ordering::Relaxed);
+        });
+        self.in_flight.push_back(counted.boxed());
     }
 
     /// Writes an answer whose turn it is, and those behind it that are ready.
@@ -229,6 +245,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn put(&mut self, outcome: Outcome) -> Result<Duration, End> {
+        self.ready_bytes.fetch_sub(outcome.len(), Ordering::Relaxed);
         match outcome {
             Outcome::Answer(answer) => {
                 let mute = answer.mute;

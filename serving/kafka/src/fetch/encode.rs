@@ -11,7 +11,7 @@ use super::run::SESSIONS_FROM;
 use super::spot::{Found, Spot};
 use crate::error_code::{self, Code};
 use crate::link::Link;
-use crate::wire::{Answer, Asked, put_header};
+use crate::wire::{Answer, Asked, put_header, put_varint};
 
 /// First versions that tell where the log begins, and which replica to read from.
 const LOG_START_FROM: i16 = 5;
@@ -22,6 +22,9 @@ const FLEXIBLE_FROM: i16 = 12;
 const TOPIC_IDS_FROM: i16 = 13;
 /// First version that tells where brokers are.
 const ENDPOINTS_FROM: i16 = 16;
+
+/// What a partition takes beside its records, and small ones of these.
+const ROW_BYTES: usize = 96;
 
 /// What stands around the partitions.
 pub(super) struct Head<'a> {
@@ -50,11 +53,18 @@ impl<'a> Broker<'a> {
     }
 }
 
+/// About what an answer takes beside its records.
+pub(super) fn rows_bytes(partitions: &[(Spot, Found)]) -> usize {
+    let topics = partitions.chunk_by(|(left, _), (right, _)| left.topic == right.topic);
+    let names: usize = topics.map(|rows| rows[0].0.topic.name.len()).sum();
+    names + ROW_BYTES * partitions.len()
+}
+
 /// The frame.
 pub(super) fn encode(head: &Head<'_>, partitions: Vec<(Spot, Found)>) -> Answer {
     let version = head.asked.version;
     debug_assert_eq!(head.asked.key, ApiKey::Fetch);
-    let mut out = BytesMut::with_capacity(64 + 96 * partitions.len());
+    let mut out = BytesMut::with_capacity(64 + ROW_BYTES * partitions.len());
     let mut parts = Vec::new();
     put_header(&mut out, head.asked);
     out.put_i32(head.throttle_ms);
@@ -203,13 +213,4 @@ impl Writer<'_> {
 pub(super) fn refuse(head: &Head<'_>) -> Answer {
     debug_assert_ne!(head.code, error_code::NONE);
     encode(head, Vec::new())
-}
-
-fn put_varint(out: &mut BytesMut, value: usize) {
-    let mut value = u32::try_from(value).expect("an answer's bytes are bounded");
-    while value >= 0x80 {
-        out.put_u8(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.put_u8(value as u8);
 }

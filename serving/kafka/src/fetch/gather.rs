@@ -29,17 +29,20 @@ pub(super) type Open = Result<PartitionHandle, Code>;
 
 /// Opens what the spots name, as far as that is done by `until`.
 pub(super) async fn open_all(link: &Link, spots: &[Spot], until: Instant) -> Vec<Open> {
+    // Names are hashed once for those of a topic that lie side by side.
+    let of_topics = || spots.chunk_by(|left, right| left.topic == right.topic);
     let mut topics = HashMap::new();
-    for spot in spots {
-        let key = (spot.topic.name.as_str(), spot.topic.id);
+    for of_topic in of_topics() {
+        let key = (of_topic[0].topic.name.as_str(), of_topic[0].topic.id);
         if let std::collections::hash_map::Entry::Vacant(slot) = topics.entry(key) {
             slot.insert(link.topic(key.0, key.1, until).await);
         }
     }
     let mut opening = Vec::with_capacity(spots.len());
-    for spot in spots {
-        let topic = &topics[&(spot.topic.name.as_str(), spot.topic.id)];
-        opening.push(open(link, spot, topic, until));
+    for of_topic in of_topics() {
+        let topic = &of_topic[0].topic;
+        let topic = &topics[&(topic.name.as_str(), topic.id)];
+        opening.extend(of_topic.iter().map(|spot| open(link, spot, topic, until)));
     }
     stream::iter(opening)
         .buffered(OPENINGS_AT_ONCE)

@@ -14,7 +14,7 @@ use serving_broker::LogOffsets;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
-use super::encode::{Broker, Head, encode, refuse};
+use super::encode::{Broker, Head, encode, refuse, rows_bytes};
 use super::gather::{Budget, Open, look, open_all};
 use super::room::Room;
 use super::session::{Asking, Plan, Telling};
@@ -22,7 +22,7 @@ use super::spot::{Found, Spot, spots};
 use super::turn::Turn;
 use crate::error_code;
 use crate::link::{Link, OPENING_MAX};
-use crate::requests::{FirstStage, Outcome, count, millis, throttle};
+use crate::requests::{FirstStage, Outcome, count, millis, rows_room, throttle};
 use crate::wire::{Answer, Asked, Broken, Request};
 
 /// First version with a session.
@@ -172,7 +172,7 @@ impl Fetch {
             drop(gathered);
             self.wait(watches, missing).await;
         };
-        self.answer(gathered, throttle)
+        self.answer(gathered, throttle).await
     }
 
     /// Something waits for this fetch to end.
@@ -267,7 +267,7 @@ impl Fetch {
         })
     }
 
-    fn answer(self, gathered: Gathered, throttle: Duration) -> Answer {
+    async fn answer(self, gathered: Gathered, throttle: Duration) -> Answer {
         if let Some(at) = gathered.left_out {
             lock(&self.link.turn).left_out(at);
         }
@@ -291,7 +291,9 @@ impl Fetch {
             session: self.telling.session,
             broker: Broker::of(&self.link),
         };
+        let rows = rows_room(&self.link, rows_bytes(&partitions)).await;
         let mut answer = encode(&head, partitions);
+        answer.rows = rows;
         answer.room = gathered.room.permit;
         answer.mute = throttle;
         answer.code = code;

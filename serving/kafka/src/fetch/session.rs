@@ -16,8 +16,10 @@ use crate::error_code::{self, Code};
 const SESSIONS_MAX: usize = 1000;
 /// Partitions of all of them.
 const PARTITIONS_MAX: usize = 200_000;
-/// A session that was not used for this long makes room for another.
+/// A session that was not used for this long is dropped …
 const EVICTED_AFTER: Duration = Duration::from_secs(120);
+/// … by what comes this long after the last look for such.
+const SWEPT_EVERY: Duration = Duration::from_secs(10);
 /// The epoch of a request that begins a session, and of one that wants none.
 const INITIAL: i32 = 0;
 const FINAL: i32 = -1;
@@ -48,6 +50,8 @@ struct Table {
     next: i32,
     sessions: HashMap<i32, Session>,
     partitions: usize,
+    /// When unused sessions were looked for.
+    swept: Instant,
 }
 
 /// The sessions of one listener.
@@ -82,9 +86,11 @@ impl Sessions {
     /// None yet; numbers are counted from `seed`, so that those of an earlier start are not met again.
     pub(crate) fn new(seed: i32) -> Self {
         Self(Mutex::new(Table {
-            next: seed,
+            // Sessions have positive numbers.
+            next: seed & i32::MAX,
             sessions: HashMap::new(),
             partitions: 0,
+            swept: Instant::now(),
         }))
     }
 
@@ -105,6 +111,7 @@ impl Sessions {
         forgotten: Vec<ForgottenTopic>,
     ) -> Result<Plan, Code> {
         let mut table = self.lock();
+        table.sweep();
         if asked.epoch == FINAL || asked.epoch == INITIAL {
             table.remove(asked.session);
             let new = match asked.epoch {
@@ -153,6 +160,18 @@ impl Table {
         }
     }
 
+    /// Drops what is unused, now and then.
+    fn sweep(&mut self) {
+        if self.swept.elapsed() < SWEPT_EVERY {
+            return;
+        }
+        self.swept = Instant::now();
+        let unused = |session: &Session| session.used.elapsed() >= EVICTED_AFTER;
+        let gone = self.sessions.extract_if(|_, session| unused(session));
+        let gone: usize = gone.map(|(_, session)| session.partitions.len()).sum();
+        self.partitions -= gone;
+    }
+
     /// A new session; `None`: there is no room.
     fn begin(&mut self, spots: &[Spot]) -> Option<i32> {
         if spots.is_empty() || spots.len() > PARTITIONS_MAX {
@@ -173,9 +192,7 @@ impl Table {
             used: Instant::now(),
             partitions: BTreeMap::new(),
         };
-        for spot in spots {
-            session.put(spot);
-        }
+        session.put(spots);
         self.partitions += session.partitions.len();
         let number = loop {
             // From 1 on; 0 is no session.
@@ -218,9 +235,7 @@ impl Table {
                 session.partitions.remove(&(key.clone(), index));
             }
         }
-        for spot in &spots {
-            session.put(spot);
-        }
+        session.put(&spots);
         session.epoch = asked.epoch.checked_add(1).unwrap_or(INITIAL + 1);
         session.used = Instant::now();
         let after = session.partitions.len();
@@ -247,26 +262,27 @@ impl Session {
         spots.len() - spots.iter().filter(known).count()
     }
 
-    fn put(&mut self, spot: &Spot) {
-        let key = (spot.topic.clone(), spot.index);
-        match self.partitions.get_mut(&key) {
-            Some(partition) => {
-                let topic = partition.spot.topic.clone();
-                partition.spot = Spot {
-                    topic,
-                    ..spot.clone()
-                };
-            }
-            None => {
-                let topic = spot.topic.to_owned();
-                let key = (topic.clone(), spot.index);
+    fn put(&mut self, spots: &[Spot]) {
+        for of_topic in spots.chunk_by(|left, right| left.topic == right.topic) {
+            let topic = self.own(&of_topic[0].topic);
+            for spot in of_topic {
                 let spot = Spot {
-                    topic,
+                    topic: topic.clone(),
                     ..spot.clone()
                 };
-                self.partitions.insert(key, Partition { spot, told: None });
+                let key = (topic.clone(), spot.index);
+                let told = self.partitions.get(&key).and_then(|known| known.told);
+                self.partitions.insert(key, Partition { spot, told });
             }
         }
+    }
+
+    /// The topic as the session keeps it: its name is there once for all of its partitions, and is no slice of a request.
+    fn own(&self, topic: &TopicKey) -> TopicKey {
+        let begin = (topic.clone(), i32::MIN);
+        let known = self.partitions.range(begin..).next();
+        let known = known.filter(|((known, _), _)| known == topic);
+        known.map_or_else(|| topic.to_owned(), |((known, _), _)| known.clone())
     }
 }
 
@@ -289,6 +305,56 @@ mod tests {
             epoch: -1,
         };
         (0..count as i32).map(spot).collect()
+    }
+
+    #[test]
+    fn name_is_kept_once_for_all_partitions_of_a_topic() {
+        let sessions = Sessions::new(1);
+        let new = Asking {
+            session: 0,
+            epoch: INITIAL,
+        };
+        let asked = spots(100);
+        let session = sessions.plan(new, asked.clone(), vec![]).unwrap();
+        let session = session.telling.session;
+        let ask = |epoch, spots| {
+            let plan = sessions.plan(Asking { session, epoch }, spots, vec![]);
+            plan.unwrap().spots
+        };
+        let mut more = spots(200).split_off(100);
+        more.iter_mut()
+            .for_each(|spot| spot.topic = spot.topic.to_owned());
+        for kept in [ask(1, vec![]), ask(2, more)] {
+            let at = |spot: &Spot| spot.topic.name.as_ptr();
+            assert!(kept.iter().all(|spot| at(spot) == at(&kept[0])));
+            assert_ne!(at(&kept[0]), at(&asked[0]));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unused_sessions_are_dropped() {
+        let sessions = Sessions::new(1);
+        let new = Asking {
+            session: 0,
+            epoch: INITIAL,
+        };
+        sessions.plan(new, spots(9), vec![]).unwrap();
+        tokio::time::advance(EVICTED_AFTER).await;
+        sessions.plan(new, spots(5), vec![]).unwrap();
+        let table = sessions.lock();
+        assert_eq!((table.sessions.len(), table.partitions), (1, 5));
+    }
+
+    #[test]
+    fn numbers_are_counted_from_the_seed_whatever_its_sign() {
+        for seed in [7, i32::MIN + 7] {
+            let new = Asking {
+                session: 0,
+                epoch: INITIAL,
+            };
+            let plan = Sessions::new(seed).plan(new, spots(1), vec![]).unwrap();
+            assert_eq!(plan.telling.session, 8);
+        }
     }
 
     #[test]

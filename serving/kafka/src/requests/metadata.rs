@@ -18,22 +18,21 @@ use kafka_protocol::messages::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, MetadataRequest,
     MetadataResponse, TopicName,
 };
-use serving_broker::{Action, Resource, Topic, TopicState};
+use serving_broker::{Action, Resource, Topic};
 use uuid::Uuid;
 
 use super::about::NO_OPERATIONS;
+use super::all_topics::{active_topics, all_topics};
 use super::rows::{Rows, once};
 use super::stage::Outcome;
 use crate::error_code;
 use crate::link::Link;
 use crate::names;
-use crate::wire::{Broken, Request, text};
+use crate::wire::{Asked, Broken, Request, text};
 
 /// First version in which a name may be null, and the first with an error of the whole.
 const NULL_NAMES_FROM: i16 = 12;
-const ERROR_FROM: i16 = 13;
-/// Topics read at a time when all are asked for.
-const PAGE: u32 = 1000;
+pub(super) const ERROR_FROM: i16 = 13;
 /// Topics of one request that are made where they are missing; the others wait for the next one.
 const CREATED_MAX: usize = 1000;
 /// Partitions described in one answer at most; a cursor leads on.
@@ -48,75 +47,51 @@ pub(super) async fn metadata(link: &Arc<Link>, mut request: Request) -> Result<O
         Some(none) if none.is_empty() && version == 0 => (true, none),
         Some(named) => (false, named),
     };
-    let mut failed = error_code::NONE;
-    let mut rows = Rows::new(link);
-    let topics = if all {
-        match every_topic(link, &mut rows).await {
-            Ok(topics) => topics,
-            Err(fault) => {
-                link.front().metrics().fault(fault.reason);
-                failed = error_code::of_request(fault.reason);
-                Vec::new()
-            }
-        }
-    } else {
-        let named = once(named, |topic| (topic.name.clone(), topic.topic_id));
-        let mut topics = Vec::with_capacity(named.len());
-        for (number, wanted) in named.into_iter().enumerate() {
-            let create = message.allow_auto_topic_creation && number < CREATED_MAX;
-            topics.push(one(link, version, wanted, create, &mut rows).await);
-        }
-        topics
-    };
-    if failed != error_code::NONE && version < ERROR_FROM {
-        return Ok(Outcome::Close("metadata do not answer".to_owned()));
+    if all {
+        return Ok(all_of_them(link, request.asked()).await);
     }
+    let mut rows = Rows::new(link);
+    let named = once(named, |topic| (topic.name.clone(), topic.topic_id));
+    let mut topics = Vec::with_capacity(named.len());
+    for (number, wanted) in named.into_iter().enumerate() {
+        let create = message.allow_auto_topic_creation && number < CREATED_MAX;
+        topics.push(one(link, version, wanted, create, &mut rows).await);
+    }
+    let code = error_code::first_error(topics.iter().map(|row| row.error_code));
+    let response = without_topics(link).with_topics(topics);
+    Ok(Outcome::message(request.asked(), &response).with_code(code))
+}
+
+/// The answer for all topics; one that cannot be given whole is not given in part.
+async fn all_of_them(link: &Arc<Link>, asked: Asked) -> Outcome {
+    let fault = match all_topics(link, asked.version).await {
+        Ok(topics) => {
+            let answer = topics.answer(asked, &without_topics(link));
+            let unsaid = || Outcome::Close("metadata cannot be said in this version".to_owned());
+            return answer.map_or_else(unsaid, Outcome::Answer);
+        }
+        Err(fault) => fault,
+    };
+    link.front().metrics().fault(fault.reason);
+    if asked.version < ERROR_FROM {
+        return Outcome::Close(fault.to_string());
+    }
+    let code = error_code::of_request(fault.reason);
+    let response = without_topics(link).with_error_code(code);
+    Outcome::message(asked, &response).with_code(code)
+}
+
+/// What stands around the topics.
+fn without_topics(link: &Link) -> MetadataResponse {
     let broker = MetadataResponseBroker::default()
         .with_node_id(link.served.node_id.into())
         .with_host(text(link.host.clone()))
         .with_port(i32::from(link.port));
-    let codes = topics.iter().map(|row| row.error_code);
-    let code = error_code::first_error(std::iter::once(failed).chain(codes));
-    let response = MetadataResponse::default()
+    MetadataResponse::default()
         .with_brokers(vec![broker])
         .with_cluster_id(Some(text(link.served.cluster_id.clone())))
         .with_controller_id(link.served.node_id.into())
         .with_cluster_authorized_operations(NO_OPERATIONS)
-        .with_error_code(failed)
-        .with_topics(topics);
-    Ok(Outcome::message(request.asked(), &response).with_code(code))
-}
-
-/// The topics that there are.
-async fn active_topics(link: &Link, rows: &mut Rows<'_>) -> Result<Vec<Topic>, Fault> {
-    let front = link.front();
-    front.allow(Action::Describe, Resource::Namespace(""))?;
-    rows.large().await;
-    let mut topics = Vec::new();
-    let mut token = String::new();
-    loop {
-        let page = front.topics().list("", &token, PAGE).await?;
-        rows.add(page.topics.len()).await?;
-        let active = page.topics.into_iter();
-        topics.extend(active.filter(|topic| topic.state == TopicState::Active));
-        match page.next {
-            Some(next) => token = next,
-            None => return Ok(topics),
-        }
-    }
-}
-
-async fn every_topic(
-    link: &Link,
-    rows: &mut Rows<'_>,
-) -> Result<Vec<MetadataResponseTopic>, Fault> {
-    let topics = active_topics(link, rows).await?;
-    let mut told = Vec::with_capacity(topics.len());
-    for topic in topics {
-        rows.add(topic.partitions as usize).await?;
-        told.push(served_topic(link, &topic, None).await);
-    }
-    Ok(told)
 }
 
 /// One topic, as it was asked for.
@@ -203,7 +178,7 @@ pub(crate) fn epoch_number(epoch: OwnerEpoch) -> i32 {
 }
 
 /// A topic as it is served. It is called as the client called it, which finds it by that; else by its short name.
-async fn served_topic(
+pub(super) async fn served_topic(
     link: &Link,
     topic: &Topic,
     asked: Option<TopicName>,

@@ -1,6 +1,7 @@
 //! What each request does: decode, authorise, act on the broker, encode. One file per request or family.
 
 mod about;
+mod all_topics;
 mod alter;
 mod configs;
 mod delete_records;
@@ -16,4 +17,6 @@ mod topics;
 pub(crate) use about::older_versions;
 pub(crate) use metadata::epoch_number;
 pub(crate) use owed::Owed;
-pub(crate) use stage::{DECODED_BYTES, FirstStage, Outcome, count, first_stage, millis, throttle};
+pub(crate) use stage::{
+    DECODED_BYTES, FirstStage, Outcome, count, first_stage, millis, rows_room, throttle,
+};

@@ -1,5 +1,6 @@
 //! ListOffsets and OffsetForLeaderEpoch: places in a log, by time and by epoch.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hulse_proto::error::Fault;
@@ -62,18 +63,24 @@ fn ended(link: &Link, mut request: Request, outcome: Outcome) -> Outcome {
 
 async fn places(link: &Link, request: &Request, message: ListOffsetsRequest) -> Outcome {
     let until = request.began + OPENING_MAX;
-    let named = message.topics.iter().flat_map(|topic| {
-        let name = topic.name.clone();
-        let indexes = topic.partitions.iter().map(|row| row.partition_index);
-        indexes.map(move |index| (name.clone(), index))
-    });
-    let twice = twice(&named.collect::<Vec<_>>(), Clone::clone);
+    // Names are compared once per topic.
+    let mut numbers = BTreeMap::new();
+    let mut named = Vec::with_capacity(request.elements);
+    for topic in &message.topics {
+        let next = numbers.len();
+        let number = *numbers.entry(topic.name.clone()).or_insert(next);
+        let rows = topic.partitions.iter();
+        named.extend(rows.map(|row| (number, row.partition_index)));
+    }
+    let twice = twice(&named, |place| *place);
+    drop(named);
     let mut topics = Vec::with_capacity(message.topics.len());
     for wanted in message.topics {
+        let number = numbers[&wanted.name];
         let topic = link.topic(&wanted.name, Uuid::nil(), until).await;
         let mut partitions = Vec::with_capacity(wanted.partitions.len());
         for partition in wanted.partitions {
-            let open = match twice.contains(&(wanted.name.clone(), partition.partition_index)) {
+            let open = match twice.contains(&(number, partition.partition_index)) {
                 true => Err(error_code::INVALID_REQUEST),
                 false => open(link, topic.as_ref(), partition.partition_index, until).await,
             };

@@ -35,6 +35,11 @@ impl Place {
             index,
         }
     }
+
+    /// Partition `index` of the same topic, whose name is not hashed again.
+    pub(super) fn at(self, index: i32) -> Self {
+        Self { index, ..self }
+    }
 }
 
 /// Epoch and first sequence of what was turned away, by partition and producer.

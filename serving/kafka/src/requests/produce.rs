@@ -1,5 +1,6 @@
 //! Produce: hands batches over in order, and answers when they are durable.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use super::owed::{Owed, Place};
 use super::stage::{FirstStage, Outcome, count, millis, throttle};
 use crate::error_code::{self, Code};
 use crate::link::{Link, OPENING_MAX};
-use crate::wire::{self, Asked, Broken, Request, text};
+use crate::wire::{self, Answer, Asked, Broken, Request, text};
 
 /// Partitions that are opened at the same time for one request.
 const OPENINGS_AT_ONCE: usize = 16;
@@ -31,6 +32,8 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 const TIMEOUT_MAX: Duration = Duration::from_secs(300);
 /// A batch is a slice of its frame where it is at least this part of it.
 const PINNED_SHARE: usize = 4;
+/// Attribute of a batch whose first timestamp says when its tombstones go (KIP-534).
+const DELETE_HORIZON: i16 = 1 << 6;
 /// First version that carries zstd, whose consumers know it too (KIP-110).
 const ZSTD_FROM: i16 = 7;
 /// First versions whose answers say where the leader is, and why a batch is refused.
@@ -146,7 +149,7 @@ async fn hand_over(
     let mut to = HandOver {
         front: link.front(),
         request,
-        name: &name,
+        topic: Place::new(&name, id, 0),
         id,
         owed: lock(&link.owed),
     };
@@ -176,7 +179,8 @@ async fn open_all(
 struct HandOver<'a> {
     front: &'a Front,
     request: &'a Request,
-    name: &'a TopicName,
+    /// Its first partition.
+    topic: Place,
     id: Uuid,
     owed: MutexGuard<'a, Owed>,
 }
@@ -184,7 +188,7 @@ struct HandOver<'a> {
 impl HandOver<'_> {
     fn append(&mut self, data: PartitionProduceData, open: Result<PartitionHandle, Fault>) -> Sent {
         let index = data.index;
-        let place = Place::new(self.name, self.id, index);
+        let place = self.topic.at(index);
         let header = data.records.as_deref().map(BatchHeader::view);
         let header = header.and_then(Result::ok);
         let (pending, open) = match open {
@@ -216,7 +220,7 @@ impl HandOver<'_> {
         batch: Option<Bytes>,
         open: &PartitionHandle,
     ) -> Result<Pending, Refused> {
-        let batch = check(self.request, header, batch)?;
+        let batch = check(self.request, header, batch, open)?;
         if let Some(fault) = header.and_then(|header| self.owed.judge(place, header)) {
             return Err(refused(self.front, self.id, fault));
         }
@@ -245,6 +249,7 @@ fn check(
     request: &Request,
     header: Option<&BatchHeader>,
     batch: Option<Bytes>,
+    open: &PartitionHandle,
 ) -> Result<Bytes, Refused> {
     let Some(batch) = batch.filter(|batch| !batch.is_empty()) else {
         return Err(Refused {
@@ -252,6 +257,12 @@ fn check(
             why: "a partition was named without a batch".to_owned(),
         });
     };
+    if header.is_some_and(|header| is_of_broker(header, open)) {
+        return Err(Refused {
+            code: error_code::INVALID_RECORD,
+            why: "a batch has attributes that a broker sets".to_owned(),
+        });
+    }
     let compression = header.and_then(|header| header.compression().ok());
     if compression == Some(Compression::Zstd) && request.version < ZSTD_FROM {
         return Err(Refused {
@@ -264,6 +275,12 @@ fn check(
         true => Bytes::copy_from_slice(&batch),
         false => batch,
     })
+}
+
+/// Whether a batch claims what only a broker knows of it, and would be told so to consumers: no client sends that.
+fn is_of_broker(header: &BatchHeader, open: &PartitionHandle) -> bool {
+    let append_time = header.is_log_append_time() && !open.is_log_append_time();
+    append_time || header.attributes & DELETE_HORIZON != 0
 }
 
 /// A fault of a topic that was named by `topic_id`, or by its name.
@@ -291,7 +308,7 @@ impl Answering {
         let Self {
             link,
             asked,
-            request,
+            mut request,
             topics,
             deadline,
         } = self;
@@ -300,8 +317,13 @@ impl Answering {
         let mut responses = Vec::with_capacity(topics.len());
         for topic in topics {
             let mut partitions = Vec::with_capacity(topic.batches.len());
+            let mut said = BTreeSet::new();
             for sent in topic.batches {
-                let response = settle(&link, request.began, deadline, topic.id, sent).await;
+                let mut response = settle(&link, request.began, deadline, topic.id, sent).await;
+                if !said.insert(response.error_code) {
+                    // Words are long, and of all partitions much the same.
+                    response.error_message = None;
+                }
                 partitions.push(in_version(&link, asked.version, response, &mut moved));
             }
             responses.push(
@@ -328,7 +350,15 @@ impl Answering {
                     .with_port(i32::from(link.port)),
             ];
         }
-        Outcome::muting(asked, &response, wait)
+        match Outcome::muting(asked, &response, wait) {
+            // The answer takes over the room of the decoded request, whose rows it has.
+            Outcome::Answer(answer) => Outcome::Answer(Answer {
+                room: request.decoded.take(),
+                code,
+                ..answer
+            }),
+            other => other,
+        }
     }
 
     /// With acks=0 there is no answer, so a failure can only be told by ending the connection.

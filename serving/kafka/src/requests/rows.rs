@@ -13,7 +13,7 @@ use crate::link::Link;
 /// An answer of more rows is one of a few that are made at the same time.
 const LARGE_ROWS: usize = 256;
 /// Most rows of an answer, of some 300 bytes each: partitions of Metadata, values of configurations.
-const ROWS_MAX: usize = 200_000;
+pub(super) const ROWS_MAX: usize = 200_000;
 
 /// The rows of an answer that is made.
 pub(super) struct Rows<'a> {

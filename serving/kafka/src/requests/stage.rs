@@ -112,6 +112,14 @@ impl Outcome {
         }
     }
 
+    /// Bytes that are written.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Answer(answer) => answer.len(),
+            Self::Silence | Self::Close(_) => 0,
+        }
+    }
+
     /// The same, where the answer has an error in it.
     pub(crate) fn with_code(self, code: Code) -> Self {
         match self {
@@ -135,16 +143,29 @@ async fn decoded_room(link: &Link, request: &Request) -> Option<OwnedSemaphorePe
     if bytes <= request.frame_bytes.max(DECODED_BYTES_FREE) {
         return None;
     }
+    Some(take_decoded(link, bytes).await)
+}
+
+/// Room for the rows of an answer of `bytes` beside its records. Nobody who has such room waits for room of any other kind.
+pub(crate) async fn rows_room(link: &Link, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    match bytes > LARGE_BYTES {
+        true => Some(take_decoded(link, bytes).await),
+        false => None,
+    }
+}
+
+async fn take_decoded(link: &Link, bytes: usize) -> OwnedSemaphorePermit {
     let count = u32::try_from(bytes.min(DECODED_BYTES)).unwrap_or(u32::MAX);
     let room = link.served.decoded.clone().acquire_many_owned(count).await;
-    Some(room.expect("this semaphore is never closed"))
+    room.expect("this semaphore is never closed")
 }
 
 /// An answer that waits until there is room for it where it is large. Whoever takes that room gives it back in time, so that it comes
 /// in the end; a client does not wait for ever, though.
 async fn with_room(front: &Front, outcome: Outcome) -> Outcome {
     match outcome {
-        Outcome::Answer(answer) if answer.len() > LARGE_BYTES => {
+        // The longest have room of their own.
+        Outcome::Answer(answer) if answer.len() > LARGE_BYTES && answer.rows.is_none() => {
             let room = tokio::time::timeout(ROOM_WAIT_MAX, read_room(front, answer.len()));
             match room.await {
                 Ok(room) => Outcome::Answer(Answer {

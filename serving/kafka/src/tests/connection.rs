@@ -5,6 +5,8 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::future::join_all;
 use hulse_proto::batch::Compression;
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
     ApiKey, FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest,
 };
@@ -12,6 +14,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
 use super::world::*;
+use crate::error_code;
 
 #[tokio::test(start_paused = true)]
 async fn pipelined_requests_are_answered_and_stored_in_their_order() {
@@ -334,4 +337,102 @@ async fn request_of_a_hundred_thousand_elements_is_refused() {
     client.stream.write_all(&frame).await.unwrap();
     assert!(client.frame().await.is_none());
     let _ = ListOffsetsRequest::default();
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_name_that_would_be_repeated_for_each_partition_ends_the_connection() {
+    let world = World::new().await;
+    let name = "n".repeat(1_000);
+    let mut client = world.connect();
+    client.send(11, &fetch(&name, &[(0, 0), (1, 0)])).await;
+    assert!(client.frame().await.is_none());
+    client = world.connect();
+    client.send(9, &produce(&name, -1, vec![(0, one(1))])).await;
+    assert!(client.frame().await.is_none());
+    // Where it is said once, and where it is hardly too long, there is an answer.
+    client = world.connect();
+    let invalid = error_code::INVALID_TOPIC;
+    assert_eq!(client.look_up(&name).await.error_code, invalid);
+    let answer = client.produce(&name[..300], one(1)).await;
+    assert_eq!(answer.error_code, invalid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_behind_one_that_is_not_ready_are_bounded() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("wide", 5_000, &[]).await;
+    let metadata = || {
+        let topic = MetadataRequestTopic::default().with_name(Some(topic_name("wide")));
+        MetadataRequest::default().with_topics(Some(vec![topic]))
+    };
+    world.memory.slow_openings(Duration::from_secs(2));
+    let row = ListOffsetsPartition::default().with_timestamp(-1);
+    let topic = ListOffsetsTopic::default().with_name(topic_name("wide"));
+    let places = ListOffsetsRequest::default().with_topics(vec![topic.with_partitions(vec![row])]);
+    client.send(7, &places).await;
+    for _ in 0..100 {
+        client.send(9, &metadata()).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let made = world.front.metrics().requests_ended("Kafka.Metadata", "OK");
+    let bytes = 26 * 5_000;
+    assert!(
+        (2..=(1 << 20) / bytes + 2).contains(&(made as usize)),
+        "{made}"
+    );
+    client.receive::<ListOffsetsRequest>(7).await;
+    for _ in 0..100 {
+        let response = client.receive::<MetadataRequest>(9).await;
+        assert_eq!(response.topics[0].partitions.len(), 5_000);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_of_an_answer_have_room_until_they_are_written() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    let all = world.served.decoded.available_permits();
+    let free = || world.served.decoded.available_permits();
+    let indexes: Vec<i32> = (0..2_000).collect();
+    let fetched: Vec<(i32, i64)> = indexes.iter().map(|index| (*index, 0)).collect();
+    let produced = indexes.iter().map(|index| (*index, Bytes::new())).collect();
+    client.send(12, &fetch("nobody", &fetched)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(free() < all, "more than the pipe holds is written");
+    client.receive::<FetchRequest>(12).await;
+    client.send(9, &produce("nobody", -1, produced)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(free() < all);
+    let answer = client.receive::<ProduceRequest>(9).await;
+    let rows = answer.responses[0].partition_responses.iter();
+    let said: Vec<bool> = rows.map(|row| row.error_message.is_some()).collect();
+    assert!(said[0] && !said[1..].contains(&true), "words are said once");
+    client.look_up("t").await;
+    assert_eq!(free(), all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_frames_that_are_slow_leave_room_for_small_ones() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    let largest = world.front.config().ingress_bytes / 4 - 1_000;
+    let request = frame(9, &produce("t", -1, vec![(0, junk(largest))]), 1);
+    let mut slow: Vec<_> = (0..8).map(|_| world.connect()).collect();
+    for other in &mut slow {
+        other.stream.write_all(&request[..20_000]).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let began = Instant::now();
+    assert_eq!(client.produce("t", one(500_000)).await.error_code, 0);
+    assert!(began.elapsed() < Duration::from_secs(1));
+    // Those that are given up make room for the next, and a whole one is taken.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    client
+        .send(9, &produce("t", -1, vec![(0, junk(largest))]))
+        .await;
+    let answer = client.receive::<ProduceRequest>(9).await;
+    assert_ne!(answer.responses[0].partition_responses[0].error_code, 0);
 }

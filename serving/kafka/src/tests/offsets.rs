@@ -94,6 +94,25 @@ async fn times_within_a_compressed_batch_find_the_exact_record() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn batch_that_unpacks_to_too_much_is_found_by_its_first_offset() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    client.produce("t", one(1)).await;
+    let sound = batch(Compression::Zstd, &[(1_000, b"v"), (1_069, b"v")]);
+    // A frame of 65 MiB: blocks of one byte that is said 128 KiB times, the last one with its mark.
+    let mut packed = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x50];
+    for block in 1..=520 {
+        let head: u32 = u32::from(block == 520) | 1 << 1 | (128 << 10) << 3;
+        packed.extend_from_slice(&head.to_le_bytes()[..3]);
+        packed.push(0);
+    }
+    let stored = client.produce("t", repacked(&sound, &packed)).await;
+    assert_eq!((stored.error_code, stored.base_offset), (0, 1));
+    assert_eq!(place(&mut client, "t", 1_069).await, (1, 1_069));
+}
+
+#[tokio::test(start_paused = true)]
 async fn times_out_of_order_find_the_first_in_the_log() {
     let world = World::new().await;
     let mut client = world.connect();

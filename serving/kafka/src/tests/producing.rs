@@ -55,6 +55,13 @@ async fn every_served_version_stores() {
     }
 }
 
+/// The batch with one more attribute, and the checksum of that.
+fn with_attribute(batch: &[u8], attribute: u8) -> Bytes {
+    let mut batch = batch.to_vec();
+    batch[22] |= attribute;
+    repacked(&batch, &batch[61..])
+}
+
 #[tokio::test(start_paused = true)]
 async fn wrong_batches_have_their_codes_and_nothing_is_stored() {
     let world = World::new().await;
@@ -80,6 +87,20 @@ async fn wrong_batches_have_their_codes_and_nothing_is_stored() {
         assert_eq!(answer.error_code, *expected);
         assert_eq!(answer.base_offset, -1);
         assert!(answer.error_message.is_some());
+    }
+    // What a broker says of its batches: who wrote their times, and when their tombstones go.
+    client
+        .create("append", 1, &[("message.timestamp.type", "LogAppendTime")])
+        .await;
+    for (topic, attribute, expected) in [
+        ("t", 1 << 3, error_code::INVALID_RECORD),
+        ("t", 1 << 6, error_code::INVALID_RECORD),
+        ("append", 1 << 6, error_code::INVALID_RECORD),
+        ("append", 1 << 3, 0),
+    ] {
+        let batch = with_attribute(&good, attribute);
+        let answer = client.produce(topic, batch).await;
+        assert_eq!(answer.error_code, expected, "{topic} {attribute}");
     }
     let tiny = World::with(|config| config.max_batch_bytes = 1 << 10).await;
     let mut other = tiny.connect();

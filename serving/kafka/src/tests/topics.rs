@@ -452,12 +452,45 @@ async fn answer_of_more_rows_than_there_may_be_says_so_of_those_beyond() {
     let told = client.ask(12, &request).await.topics;
     let rows: usize = told.iter().map(|topic| topic.partitions.len()).sum();
     assert_eq!((rows, told.len()), (190_000, 22));
-    assert!(
-        told[19..]
+    let beyond = told[19..].iter().map(|topic| topic.error_code);
+    assert!({ beyond }.all(|code| code == error_code::INVALID_REQUEST));
+    // All of them are told, to one at a time.
+    let all = MetadataRequest::default().with_topics(None);
+    let turn = world.served.longest.clone().acquire_owned().await;
+    client.send(13, &all).await;
+    let wait = std::time::Duration::from_secs(5);
+    let early = tokio::time::timeout(wait, tokio::io::AsyncReadExt::read_u8(&mut client.stream));
+    assert!(early.await.is_err());
+    drop(turn);
+    let response = client.receive::<MetadataRequest>(13).await;
+    let rows = response.topics.iter().map(|topic| topic.partitions.len());
+    assert_eq!((response.error_code, rows.sum()), (0, 220_000));
+    assert_eq!(world.served.longest.available_permits(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_topics_are_told_as_those_that_are_asked_for_in_every_version() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    for version in 0..=13 {
+        let none = (version == 0).then(Vec::new);
+        let all = MetadataRequest::default().with_topics(none);
+        let names: Vec<String> = (0..version).map(|number| format!("t{number:02}")).collect();
+        let topics = names
             .iter()
-            .all(|topic| topic.error_code == error_code::INVALID_REQUEST)
-    );
-    // All of them are too many, and are not told in part.
+            .map(|name| MetadataRequestTopic::default().with_name(Some(topic_name(name))));
+        let named = MetadataRequest::default().with_topics(Some(topics.collect()));
+        let told = client.ask(version, &all).await;
+        assert_eq!(told.topics.len(), version as usize);
+        if version > 0 {
+            assert_eq!(told, client.ask(version, &named).await, "{version}");
+        }
+        client.create(&format!("t{version:02}"), 2, &[]).await;
+    }
+    // More than are told at all; not told in part.
+    for number in 0..100 {
+        client.create(&format!("w{number}"), 10_000, &[]).await;
+    }
     let all = MetadataRequest::default().with_topics(None);
     let response = client.ask(13, &all).await;
     assert_eq!(response.error_code, error_code::INVALID_REQUEST);

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use crc_fast::CrcAlgorithm;
 use hulse_proto::batch::{BatchBuilder, Compression, ProducerStamp, RecordRef, decode, split};
 use hulse_proto::id::ProducerId;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -249,6 +250,17 @@ fn builder(compression: Compression, values: &[(i64, &[u8])]) -> BatchBuilder {
         builder.push(&record).unwrap();
     }
     builder
+}
+
+/// The batch with other records behind its header, as long and with the checksum as it must be.
+pub(super) fn repacked(batch: &[u8], records: &[u8]) -> Bytes {
+    let mut batch = batch[..61].to_vec();
+    batch.extend_from_slice(records);
+    let length = batch.len() as u32 - 12;
+    batch[8..12].copy_from_slice(&length.to_be_bytes());
+    let checksum = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &batch[21..]);
+    batch[17..21].copy_from_slice(&(checksum as u32).to_be_bytes());
+    batch.into()
 }
 
 /// A batch of one record of `bytes`.

@@ -28,6 +28,8 @@ pub(crate) struct Answer {
     pub(crate) mute: Duration,
     /// Room for its bytes, given back when they are written.
     pub(crate) room: Option<OwnedSemaphorePermit>,
+    /// Room for what stands around the records in it, where that is much; given back at the same time.
+    pub(crate) rows: Option<OwnedSemaphorePermit>,
 }
 
 /// Text as the messages have it.
@@ -88,4 +90,14 @@ pub(crate) fn put_header(out: &mut BytesMut, asked: Asked) {
     if flexible && key != ApiKey::ApiVersions {
         out.put_u8(0);
     }
+}
+
+/// A number of variable length, as flexible messages have it.
+pub(crate) fn put_varint(out: &mut BytesMut, value: usize) {
+    let mut value = u32::try_from(value).expect("an answer's bytes are bounded");
+    while value >= 0x80 {
+        out.put_u8(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(value as u8);
 }

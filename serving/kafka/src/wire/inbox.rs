@@ -7,6 +7,7 @@
 //! Cancel-safe: what was read stays here, also the place in the queue for room.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -15,6 +16,7 @@ use futures::future::BoxFuture;
 use kafka_protocol::messages::ApiKey;
 use serving_broker::{Front, IngressPermit};
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::Instant;
 
 /// Read at once while a frame is not known; most requests of an idle consumer fit.
@@ -39,6 +41,8 @@ const GRACE: Duration = Duration::from_secs(30);
 const RATE_MIN: usize = 64 << 10;
 /// A frame of more bytes is large: it keeps others waiting.
 const LARGE_BYTES: usize = 1 << 20;
+/// Large frames leave this part of the room to others while they come.
+const LARGE_LEAVE: usize = 4;
 /// As [`GRACE`], of a large one.
 const LARGE_GRACE: Duration = Duration::from_secs(5);
 /// As [`RATE_MIN`], of a large one.
@@ -64,15 +68,58 @@ enum State {
         bytes: usize,
         body: BytesMut,
         since: Instant,
-        room: BoxFuture<'static, IngressPermit>,
+        room: BoxFuture<'static, (IngressPermit, Turn)>,
     },
     /// There is room, and the rest comes.
     Body {
         bytes: usize,
         body: BytesMut,
         room: Option<IngressPermit>,
+        _turn: Turn,
         waited: Duration,
     },
+}
+
+/// Part of what the frames that are large may hold while they come; `None`: this one is not.
+type Turn = Option<OwnedSemaphorePermit>;
+
+/// Bytes of large frames that come at the same time, over the connections of a listener: not all of the room, so that small ones do
+/// not wait for slow peers.
+#[derive(Debug, Clone)]
+pub(crate) struct LargeFrames {
+    turns: Arc<Semaphore>,
+    bytes: usize,
+}
+
+impl LargeFrames {
+    /// Where all frames together hold up to so many bytes.
+    pub(crate) fn new(ingress_bytes: usize) -> Self {
+        let bytes = (ingress_bytes - ingress_bytes / LARGE_LEAVE).max(1);
+        let turns = Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS)));
+        Self { turns, bytes }
+    }
+
+    /// Permits of a frame; one that is longer than all takes all.
+    fn count(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.min(self.bytes)).unwrap_or(u32::MAX)
+    }
+
+    /// Now, or not: `Err`.
+    fn try_take(&self, bytes: usize) -> Result<Turn, TryAcquireError> {
+        match bytes > LARGE_BYTES {
+            true => {
+                let turns = self.turns.clone();
+                turns.try_acquire_many_owned(self.count(bytes)).map(Some)
+            }
+            false => Ok(None),
+        }
+    }
+
+    async fn take(self, bytes: usize) -> Turn {
+        let count = self.count(bytes);
+        let turn = self.turns.acquire_many_owned(count).await;
+        Some(turn.expect("this semaphore is never closed"))
+    }
 }
 
 /// The receiving side of a connection.
@@ -80,6 +127,7 @@ pub(crate) struct Inbox {
     head: [u8; HEAD_BYTES],
     filled: usize,
     state: State,
+    large: LargeFrames,
     /// How fast the frame must come that has begun.
     pace: Option<Pace>,
 }
@@ -118,8 +166,9 @@ impl Pace {
 
 impl Inbox {
     /// Nothing was read yet.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(large: LargeFrames) -> Self {
         Self {
+            large,
             head: [0; HEAD_BYTES],
             filled: 0,
             state: State::Opening,
@@ -158,8 +207,8 @@ impl Inbox {
                     left => read_some(reader, body, left, pace).await?,
                 },
                 State::Room { room, .. } => {
-                    let room = room.await;
-                    self.take_room(Some(room));
+                    let (room, turn) = room.await;
+                    self.take_room(room, turn);
                 }
                 State::Body { bytes, body, .. } => match *bytes - body.len() {
                     0 => return Ok(Some(self.complete())),
@@ -229,24 +278,35 @@ impl Inbox {
         let (bytes, body) = (*bytes, std::mem::take(body));
         let is_produce = body[..2] == (ApiKey::Produce as i16).to_be_bytes();
         // Consumers never wait behind producers for room: their frames are small.
-        let room = match bytes > SMALL_BYTES_MAX || is_produce {
-            true => front.try_room(bytes),
-            false => return self.begin_rest(bytes, body, None, Duration::ZERO),
-        };
-        match room {
-            Some(room) => self.begin_rest(bytes, body, Some(room), Duration::ZERO),
-            None => {
+        if bytes <= SMALL_BYTES_MAX && !is_produce {
+            return self.begin_rest(bytes, body, (None, None), Duration::ZERO);
+        }
+        let turn = self.large.try_take(bytes);
+        let room = turn.is_ok().then(|| front.try_room(bytes)).flatten();
+        match (room, turn) {
+            (Some(room), Ok(turn)) => {
+                self.begin_rest(bytes, body, (Some(room), turn), Duration::ZERO);
+            }
+            (_, turn) => {
+                let (room, large) = (front.room(bytes), self.large.clone());
+                let room = async move {
+                    let turn = match turn {
+                        Ok(turn) => turn,
+                        Err(_) => large.take(bytes).await,
+                    };
+                    (room.await, turn)
+                };
                 self.state = State::Room {
                     bytes,
                     body,
                     since: Instant::now(),
-                    room: front.room(bytes).boxed(),
+                    room: room.boxed(),
                 }
             }
         }
     }
 
-    fn take_room(&mut self, room: Option<IngressPermit>) {
+    fn take_room(&mut self, room: IngressPermit, turn: Turn) {
         let State::Room {
             bytes, body, since, ..
         } = &mut self.state
@@ -254,14 +314,14 @@ impl Inbox {
             unreachable!("room comes where it was asked for");
         };
         let (bytes, body, waited) = (*bytes, std::mem::take(body), since.elapsed());
-        self.begin_rest(bytes, body, room, waited);
+        self.begin_rest(bytes, body, (Some(room), turn), waited);
     }
 
     fn begin_rest(
         &mut self,
         bytes: usize,
         mut body: BytesMut,
-        room: Option<IngressPermit>,
+        (room, turn): (Option<IngressPermit>, Turn),
         waited: Duration,
     ) {
         body.reserve(bytes - body.len());
@@ -271,6 +331,7 @@ impl Inbox {
             bytes,
             body,
             room,
+            _turn: turn,
             waited,
         };
     }

@@ -12,9 +12,9 @@ mod request;
 mod requests;
 mod schema;
 
-pub(crate) use answer::{Answer, offset, put_header, text};
+pub(crate) use answer::{Answer, offset, put_header, put_varint, text};
 pub(crate) use api::APIS;
-pub(crate) use inbox::{Frame, Inbox};
+pub(crate) use inbox::{Frame, Inbox, LargeFrames};
 pub(crate) use outbox::Outbox;
 #[cfg(feature = "testing")]
 pub use request::decodes;

@@ -42,7 +42,8 @@ impl Outbox {
         }
         self.parts
             .extend(answer.parts.into_iter().filter(|part| !part.is_empty()));
-        self.rooms.extend(answer.room.map(|permit| Room {
+        let permits = answer.room.into_iter().chain(answer.rows);
+        self.rooms.extend(permits.map(|permit| Room {
             left: 0,
             _permit: permit,
         }));

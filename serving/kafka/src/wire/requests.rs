@@ -30,7 +30,7 @@ pub(super) static PRODUCE: Schema = fields(&[
     always(Kind::Array(&Kind::Struct(&PRODUCE_TOPIC))),
 ]);
 static PRODUCE_TOPIC: Schema = fields(&[
-    between(0, 12, Kind::Text),
+    between(0, 12, Kind::Name),
     since(13, UUID),
     always(Kind::Array(&Kind::Struct(&PRODUCE_PARTITION))),
 ]);
@@ -64,7 +64,7 @@ pub(super) static FETCH: Schema = Schema {
 };
 static REPLICA_STATE: Schema = fields(&[always(I32), always(I64)]);
 static FETCH_TOPIC: Schema = fields(&[
-    between(0, 12, Kind::Text),
+    between(0, 12, Kind::Name),
     since(13, UUID),
     always(Kind::Array(&Kind::Struct(&FETCH_PARTITION))),
 ]);
@@ -91,7 +91,7 @@ static FETCH_PARTITION: Schema = Schema {
     ],
 };
 static FORGOTTEN_TOPIC: Schema = fields(&[
-    between(7, 12, Kind::Text),
+    between(7, 12, Kind::Name),
     since(13, UUID),
     since(7, Kind::Array(&I32)),
 ]);
@@ -103,7 +103,7 @@ pub(super) static LIST_OFFSETS: Schema = fields(&[
     since(10, I32),
 ]);
 static LIST_OFFSETS_TOPIC: Schema = fields(&[
-    always(Kind::Text),
+    always(Kind::Name),
     always(Kind::Array(&Kind::Struct(&LIST_OFFSETS_PARTITION))),
 ]);
 static LIST_OFFSETS_PARTITION: Schema = fields(&[always(I32), since(4, I32), always(I64)]);
@@ -113,7 +113,7 @@ pub(super) static LEADER_EPOCH: Schema = fields(&[
     always(Kind::Array(&Kind::Struct(&LEADER_EPOCH_TOPIC))),
 ]);
 static LEADER_EPOCH_TOPIC: Schema = fields(&[
-    always(Kind::Text),
+    always(Kind::Name),
     always(Kind::Array(&Kind::Struct(&LEADER_EPOCH_PARTITION))),
 ]);
 static LEADER_EPOCH_PARTITION: Schema = fields(&[always(I32), always(I32), always(I32)]);

@@ -10,8 +10,13 @@
 //! last one's upper bits are dropped, and the content of a known tagged field is read wherever it ends, so such a field must have
 //! the size that it names.
 
+use hulse_proto::limits::TOPIC_NAME_BYTES_MAX;
+
 /// Elements of all arrays, and tagged fields, of one request. The largest element takes about 200 bytes decoded.
 pub(crate) const ELEMENTS_MAX: usize = 100_000;
+
+/// Longest name of a topic in what is asked of its partitions. What is a little longer than a name may be has an answer that says so.
+pub(crate) const NAME_BYTES_MAX: usize = TOPIC_NAME_BYTES_MAX + 64;
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +25,8 @@ pub(crate) enum Kind {
     Fixed(usize),
     /// Text, perhaps null; compact where the request is flexible.
     Text,
+    /// Text as [`Kind::Text`] that names a topic and is repeated for each of its partitions; see [`NAME_BYTES_MAX`].
+    Name,
     /// Bytes, perhaps null; compact where the request is flexible.
     Bytes,
     /// Several, perhaps null; compact where the request is flexible.
@@ -77,6 +84,8 @@ pub(crate) enum Refusal {
     Negative,
     /// More elements than [`ELEMENTS_MAX`].
     TooMany,
+    /// A topic's name of more than [`NAME_BYTES_MAX`].
+    LongName,
     /// A known tagged field of another size than its content has, or of a version that does not know it.
     Tag,
 }
@@ -151,6 +160,14 @@ impl Walk<'_> {
             Kind::Text => {
                 let length = i16::from_be_bytes(self.take()?);
                 self.run(i32::from(length))
+            }
+            Kind::Name => {
+                let begin = self.at;
+                self.kind(Kind::Text)?;
+                match self.at - begin > NAME_BYTES_MAX {
+                    true => Err(Refusal::LongName),
+                    false => Ok(()),
+                }
             }
             Kind::Bytes if self.flexible => self.compact_run(),
             Kind::Bytes => {
