@@ -19,6 +19,8 @@ use crate::wire;
 
 /// Partitions that are opened at the same time for one request.
 const OPENINGS_AT_ONCE: usize = 16;
+/// Openings that are made ready at a time: each takes some kilobytes.
+const OPENINGS_MADE: usize = 512;
 /// Batches stay slices of their entry where they are at least this part of it.
 const PINNED_SHARE: usize = 4;
 /// First version whose clients know zstd (KIP-110).
@@ -29,25 +31,32 @@ pub(super) type Open = Result<PartitionHandle, Code>;
 
 /// Opens what the spots name, as far as that is done by `until`.
 pub(super) async fn open_all(link: &Link, spots: &[Spot], until: Instant) -> Vec<Open> {
-    // Names are hashed once for those of a topic that lie side by side.
-    let of_topics = || spots.chunk_by(|left, right| left.topic == right.topic);
     let mut topics = HashMap::new();
-    for of_topic in of_topics() {
+    for of_topic in of_topics(spots) {
         let key = (of_topic[0].topic.name.as_str(), of_topic[0].topic.id);
         if let std::collections::hash_map::Entry::Vacant(slot) = topics.entry(key) {
             slot.insert(link.topic(key.0, key.1, until).await);
         }
     }
-    let mut opening = Vec::with_capacity(spots.len());
-    for of_topic in of_topics() {
-        let topic = &of_topic[0].topic;
-        let topic = &topics[&(topic.name.as_str(), topic.id)];
-        opening.extend(of_topic.iter().map(|spot| open(link, spot, topic, until)));
+    let mut opened = Vec::with_capacity(spots.len());
+    for some in spots.chunks(OPENINGS_MADE) {
+        let mut opening = Vec::with_capacity(some.len());
+        for of_topic in of_topics(some) {
+            let topic = &of_topic[0].topic;
+            let topic = &topics[&(topic.name.as_str(), topic.id)];
+            opening.extend(of_topic.iter().map(|spot| open(link, spot, topic, until)));
+        }
+        let mut opening = stream::iter(opening).buffered(OPENINGS_AT_ONCE);
+        while let Some(open) = opening.next().await {
+            opened.push(open);
+        }
     }
-    stream::iter(opening)
-        .buffered(OPENINGS_AT_ONCE)
-        .collect()
-        .await
+    opened
+}
+
+/// Those of a topic that lie side by side: its name is hashed once for them.
+fn of_topics(spots: &[Spot]) -> impl Iterator<Item = &[Spot]> {
+    spots.chunk_by(|left, right| left.topic == right.topic)
 }
 
 async fn open(link: &Link, spot: &Spot, topic: &Result<Topic, Fault>, until: Instant) -> Open {

@@ -27,6 +27,8 @@ use crate::wire::{self, Answer, Asked, Broken, Request, text};
 
 /// Partitions that are opened at the same time for one request.
 const OPENINGS_AT_ONCE: usize = 16;
+/// Openings that are made ready at a time: each takes some kilobytes.
+const OPENINGS_MADE: usize = 512;
 /// Bounds of the time after which a producer is told that it is not known whether its batch is stored.
 const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 const TIMEOUT_MAX: Duration = Duration::from_secs(300);
@@ -165,14 +167,18 @@ async fn open_all(
     sent: &[PartitionProduceData],
     until: Instant,
 ) -> Vec<Result<PartitionHandle, Fault>> {
-    let mut opening = Vec::with_capacity(sent.len());
-    for data in sent {
-        opening.push(link.open(topic, data.index, Action::Produce, until));
+    let mut opened = Vec::with_capacity(sent.len());
+    for some in sent.chunks(OPENINGS_MADE) {
+        let mut opening = Vec::with_capacity(some.len());
+        for data in some {
+            opening.push(link.open(topic, data.index, Action::Produce, until));
+        }
+        let mut opening = stream::iter(opening).buffered(OPENINGS_AT_ONCE);
+        while let Some(open) = opening.next().await {
+            opened.push(open);
+        }
     }
-    stream::iter(opening)
-        .buffered(OPENINGS_AT_ONCE)
-        .collect()
-        .await
+    opened
 }
 
 /// The batches of one topic on their way to its partitions.
