@@ -72,12 +72,7 @@ fn lasting(index: u64) -> String {
 
 /// Numbers from 0 on, in one partition, until the run is over; all of them must be acknowledged.
 async fn produce(run: Arc<Run>, index: u64) {
-    let producer = run
-        .client()
-        .producer(&lasting(index))
-        .build()
-        .await
-        .unwrap();
+    let producer = run.client().producer(lasting(index)).build().await.unwrap();
     let (mut number, mut unanswered) = (0, VecDeque::new());
     while !run.is_over() {
         for _ in 0..BURST {
@@ -101,7 +96,7 @@ async fn produce(run: Arc<Run>, index: u64) {
 
 /// Reads every number, once and in order.
 async fn follow(run: Arc<Run>, index: u64) {
-    let reader = run.client().reader(&lasting(index)).start(Start::Earliest);
+    let reader = run.client().reader(lasting(index)).start(Start::Earliest);
     let mut reader = reader.build().await.unwrap();
     let mut expected = 0;
     loop {
