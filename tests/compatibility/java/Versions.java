@@ -112,6 +112,15 @@ public final class Versions {
                 topics.add(data);
                 return new CreateTopicsRequestData().setTopics(topics).setTimeoutMs(5_000).setValidateOnly(true);
             }
+            case OFFSET_FETCH: {
+                if (version >= 8) {
+                    var data = new OffsetFetchRequestData.OffsetFetchRequestTopics().setName(topic).setPartitionIndexes(List.of(0));
+                    var group = new OffsetFetchRequestData.OffsetFetchRequestGroup().setGroupId("g").setTopics(List.of(data));
+                    return new OffsetFetchRequestData().setGroups(List.of(group));
+                }
+                var data = new OffsetFetchRequestData.OffsetFetchRequestTopic().setName(topic).setPartitionIndexes(List.of(0));
+                return new OffsetFetchRequestData().setGroupId("g").setTopics(List.of(data));
+            }
             case DELETE_RECORDS: {
                 var partition = new DeleteRecordsRequestData.DeleteRecordsPartition().setPartitionIndex(0).setOffset(0);
                 var data = new DeleteRecordsRequestData.DeleteRecordsTopic().setName(topic).setPartitions(List.of(partition));

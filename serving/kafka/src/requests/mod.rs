@@ -3,6 +3,7 @@
 mod about;
 mod all_topics;
 mod alter;
+mod committed;
 mod configs;
 mod delete_records;
 mod grow;

@@ -11,7 +11,9 @@ use serving_broker::Front;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::{about, alter, configs, delete_records, grow, metadata, offsets, produce, topics};
+use super::{
+    about, alter, committed, configs, delete_records, grow, metadata, offsets, produce, topics,
+};
 use crate::error_code::{self, Code};
 use crate::fetch;
 use crate::link::Link;
@@ -85,6 +87,7 @@ async fn whole(link: &Arc<Link>, request: Request) -> Result<Outcome, Broken> {
         ApiKey::DescribeTopicPartitions => metadata::topic_partitions(link, request).await,
         ApiKey::DescribeCluster => about::cluster(link, request),
         ApiKey::FindCoordinator => about::coordinator(link, request),
+        ApiKey::OffsetFetch => committed::fetch(link, request).await,
         ApiKey::InitProducerId => about::init_producer_id(link, request).await,
         ApiKey::CreateTopics => topics::create(link, request).await,
         ApiKey::DeleteTopics => topics::delete(link, request).await,

@@ -128,3 +128,21 @@ async fn coordinator_is_this_broker_and_groups_are_not_among_its_requests() {
     let groups = [ApiKey::JoinGroup, ApiKey::ConsumerGroupHeartbeat];
     assert!(!APIS.iter().any(|api| groups.contains(&api.key)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_committed_in_any_version() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    for version in 1..=8 {
+        let response = client
+            .ask(version, &super::versions::offsets_of_a_group(version))
+            .await;
+        let one = response.topics.iter().flat_map(|topic| &topic.partitions);
+        let one = one.map(|found| (found.partition_index, found.committed_offset));
+        let topics = response.groups.iter().flat_map(|group| &group.topics);
+        let several = topics.flat_map(|topic| &topic.partitions);
+        let several = several.map(|found| (found.partition_index, found.committed_offset));
+        let told: Vec<_> = one.chain(several).collect();
+        assert_eq!(told, [(0, -1), (1, -1)], "version {version}");
+    }
+}

@@ -122,6 +122,31 @@ fn walks_of_the_others_go_the_decoders_way() {
         4.. => FindCoordinatorRequest::default().with_coordinator_keys(vec![str("g"), str("h")]),
         _ => FindCoordinatorRequest::default().with_key(str("g")),
     });
+    check(offsets_of_a_group);
+}
+
+/// Of two partitions, in the form of a version.
+pub(super) fn offsets_of_a_group(version: i16) -> OffsetFetchRequest {
+    let name = TopicName::from(str("t"));
+    match version {
+        8.. => {
+            let topic = offset_fetch_request::OffsetFetchRequestTopics::default()
+                .with_name(name)
+                .with_partition_indexes(vec![0, 1]);
+            let group = offset_fetch_request::OffsetFetchRequestGroup::default()
+                .with_group_id(GroupId::from(str("g")))
+                .with_topics(Some(vec![topic]));
+            OffsetFetchRequest::default().with_groups(vec![group])
+        }
+        _ => {
+            let topic = offset_fetch_request::OffsetFetchRequestTopic::default()
+                .with_name(name)
+                .with_partition_indexes(vec![0, 1]);
+            OffsetFetchRequest::default()
+                .with_group_id(GroupId::from(str("g")))
+                .with_topics(Some(vec![topic]))
+        }
+    }
 }
 
 #[test]

@@ -106,6 +106,14 @@ pub(crate) static APIS: &[Api] = &[
         3,
         &requests::FIND_COORDINATOR,
     ),
+    // Nothing is committed, and that is the answer.
+    api(
+        ApiKey::OffsetFetch,
+        "Kafka.OffsetFetch",
+        (1, 8),
+        6,
+        &requests::OFFSET_FETCH,
+    ),
     api(
         ApiKey::InitProducerId,
         "Kafka.InitProducerId",

@@ -202,6 +202,7 @@ fn decoder(key: ApiKey) -> fn(&mut Bytes, i16) -> bool {
         ApiKey::CreateTopics => as_a::<messages::CreateTopicsRequest>,
         ApiKey::DeleteTopics => as_a::<messages::DeleteTopicsRequest>,
         ApiKey::FindCoordinator => as_a::<messages::FindCoordinatorRequest>,
+        ApiKey::OffsetFetch => as_a::<messages::OffsetFetchRequest>,
         ApiKey::InitProducerId => as_a::<messages::InitProducerIdRequest>,
         ApiKey::OffsetForLeaderEpoch => as_a::<messages::OffsetForLeaderEpochRequest>,
         ApiKey::DeleteRecords => as_a::<messages::DeleteRecordsRequest>,

@@ -124,6 +124,18 @@ pub(super) static FIND_COORDINATOR: Schema = fields(&[
     since(4, Kind::Array(&Kind::Text)),
 ]);
 
+pub(super) static OFFSET_FETCH: Schema = fields(&[
+    between(0, 7, Kind::Text),
+    between(0, 7, Kind::Array(&Kind::Struct(&COMMITTED_TOPIC))),
+    since(8, Kind::Array(&Kind::Struct(&COMMITTED_GROUP))),
+    since(7, BOOL),
+]);
+static COMMITTED_GROUP: Schema = fields(&[
+    always(Kind::Text),
+    always(Kind::Array(&Kind::Struct(&COMMITTED_TOPIC))),
+]);
+static COMMITTED_TOPIC: Schema = fields(&[always(Kind::Name), always(Kind::Array(&I32))]);
+
 pub(super) static INIT_PRODUCER_ID: Schema = fields(&[
     always(Kind::Text),
     always(I32),
