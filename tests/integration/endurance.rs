@@ -33,6 +33,9 @@ const UNANSWERED_MAX: usize = 20_000;
 /// Everything acknowledged must have come to the follower within this time after the last trouble.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(120);
 
+/// Samples in a quarter of a run that is long enough to be judged.
+const QUARTER_MIN: usize = 10;
+
 const SETTINGS: [(&str, &str); 6] = [
     ("HULSE_BOOKIE__LOG_FILE_SIZE", "16MiB"),
     ("HULSE_BROKER__LEDGER_ROLL_SIZE", "4MiB"),
@@ -248,7 +251,8 @@ impl Samples {
                 .max()
                 .unwrap_or(0)
         };
-        if quarter == 0 {
+        // A short run has not filled what it may fill.
+        if quarter < QUARTER_MIN {
             return;
         }
         let (early, late) = (highest(quarter), highest(self.0.len() - quarter));
