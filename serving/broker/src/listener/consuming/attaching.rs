@@ -7,8 +7,7 @@ use hulse_proto::wire::v1;
 
 use crate::authorise::{Action, Resource};
 use crate::listener::front::Front;
-use crate::listener::identity::check_client_id;
-use crate::listener::wire::partition;
+use crate::listener::wire::{check_client_id, partition};
 use crate::partition::{NewConsumer, Tie};
 use crate::subscriptions::{
     NewSubscription, StartPoint, SubscriptionKind, SubscriptionName, namespace_of,

@@ -22,13 +22,10 @@ use super::answers::{self, ACK_RANGES_MAX, Done, What};
 use super::attaching::{Attached, attach};
 use super::credit::Credit;
 use super::lane::{Ended, Lane, Sent, Shared};
-use crate::listener::front::{Front, shutting_down};
-use crate::listener::identity::check_client_id;
-use crate::listener::wire::{invalid, read_fault};
+use crate::listener::front::Front;
+use crate::listener::wire::{check_hello, first_item, invalid, no_hello, read_fault};
 use crate::partition::Tie;
 
-/// A client says Hello within this.
-const HELLO_WAIT: Duration = Duration::from_secs(10);
 /// The broker speaks at least this often (serving.md E1.4).
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
 /// Acks of one lane that have no answer yet; more are to be sent again.
@@ -151,30 +148,14 @@ impl Session {
     /// Hello and Welcome. False: the client is gone.
     async fn greet(&mut self) -> Result<bool, Fault> {
         let front = self.shared.front.clone();
-        let first = tokio::select! {
-            biased;
-            () = front.drain.cancelled() => return Err(shutting_down()),
-            first = tokio::time::timeout(HELLO_WAIT, self.up.next()) => first,
-        };
-        let hello = match first {
-            Err(_) => return Err(invalid("no Hello came in time; it is the first item")),
-            Ok(None) => return Ok(false),
-            Ok(Some(Err(status))) => return read_fault(&status).map_or(Ok(false), Err),
-            Ok(Some(Ok(v1::ConsumeUp {
+        let hello = match first_item(&mut self.up, &front.drain).await? {
+            None => return Ok(false),
+            Some(v1::ConsumeUp {
                 item: Some(consume_up::Item::Hello(hello)),
-            }))) => hello,
-            Ok(Some(Ok(_))) => return Err(invalid("the first item of a session must be Hello")),
+            }) => hello,
+            Some(_) => return Err(no_hello()),
         };
-        check_client_id(&hello.client_id)?;
-        if hello.protocol_version != PROTOCOL_VERSION {
-            let words = format!(
-                "client speaks protocol version {}, this broker speaks {PROTOCOL_VERSION}; \
-                 use a client of the same release line",
-                hello.protocol_version
-            );
-            let fault = Fault::new(Reason::UnsupportedVersion, words);
-            return Err(fault.with("protocol_version", PROTOCOL_VERSION));
-        }
+        check_hello(&hello.client_id, hello.protocol_version)?;
         self.client = hello.client_id.into();
         self.out
             .push(consume_down::Item::Welcome(v1::ConsumeWelcome {

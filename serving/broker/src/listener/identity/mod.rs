@@ -7,4 +7,4 @@ mod txn;
 
 pub(crate) use node_id::node_id;
 pub(crate) use producer_ids::ProducerIds;
-pub(crate) use txn::{TxnService, check_client_id};
+pub(crate) use txn::TxnService;

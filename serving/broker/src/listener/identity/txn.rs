@@ -7,10 +7,7 @@ use tonic::{Request, Response, Status};
 
 use crate::authorise::{Action, Resource};
 use crate::listener::front::Front;
-use crate::listener::wire::invalid;
-
-/// Longest client id that is taken, bytes.
-const CLIENT_ID_BYTES_MAX: usize = 256;
+use crate::listener::wire::check_client_id;
 
 /// Service Txn.
 pub(crate) struct TxnService(pub(crate) Arc<Front>);
@@ -32,15 +29,4 @@ impl v1::txn_server::Txn for TxnService {
         };
         self.0.answer("Txn.InitProducer", work).await
     }
-}
-
-/// A client id is for people: any words, but not without end.
-pub(crate) fn check_client_id(client_id: &str) -> Result<(), hulse_proto::error::Fault> {
-    if client_id.len() <= CLIENT_ID_BYTES_MAX {
-        return Ok(());
-    }
-    let bytes = client_id.len();
-    Err(invalid(format!(
-        "client_id of {bytes} bytes is longer than {CLIENT_ID_BYTES_MAX}"
-    )))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use hulse_proto::error::{Fault, Reason};
+use hulse_proto::error::Fault;
 use hulse_proto::id::ProducerId;
 use hulse_proto::limits::{BATCHES_IN_FLIGHT_MAX, PROTOCOL_VERSION};
 use hulse_proto::wire::v1::{self, produce_down, produce_up};
@@ -20,12 +20,9 @@ use super::pending::{Done, Pending, Received};
 use super::room::Allowance;
 use crate::PartitionHandle;
 use crate::listener::front::{Front, shutting_down};
-use crate::listener::identity::check_client_id;
 use crate::listener::ingress::IngressPermit;
-use crate::listener::wire::{invalid, read_fault};
+use crate::listener::wire::{check_hello, first_item, no_hello, read_fault};
 
-/// A client says Hello within this.
-const HELLO_WAIT: Duration = Duration::from_secs(10);
 /// The broker speaks at least this often (serving.md E1.4).
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
 /// Partitions that ended are noticed at least this often where no batch is in flight.
@@ -173,30 +170,14 @@ impl Session {
     /// Hello and Welcome. False: the client is gone.
     async fn greet(&mut self) -> Result<bool, Fault> {
         let front = self.front.clone();
-        let first = tokio::select! {
-            biased;
-            () = front.drain.cancelled() => return Err(shutting_down()),
-            first = tokio::time::timeout(HELLO_WAIT, self.up.next()) => first,
-        };
-        let hello = match first {
-            Err(_) => return Err(invalid("no Hello came in time; it is the first item")),
-            Ok(None) => return Ok(false),
-            Ok(Some(Err(status))) => return read_fault(&status).map_or(Ok(false), Err),
-            Ok(Some(Ok(v1::ProduceUp {
+        let hello = match first_item(&mut self.up, &front.drain).await? {
+            None => return Ok(false),
+            Some(v1::ProduceUp {
                 item: Some(produce_up::Item::Hello(hello)),
-            }))) => hello,
-            Ok(Some(Ok(_))) => return Err(invalid("the first item of a session must be Hello")),
+            }) => hello,
+            Some(_) => return Err(no_hello()),
         };
-        check_client_id(&hello.client_id)?;
-        if hello.protocol_version != PROTOCOL_VERSION {
-            let words = format!(
-                "client speaks protocol version {}, this broker speaks {PROTOCOL_VERSION}; \
-                 use a client of the same release line",
-                hello.protocol_version
-            );
-            let fault = Fault::new(Reason::UnsupportedVersion, words);
-            return Err(fault.with("protocol_version", PROTOCOL_VERSION));
-        }
+        check_hello(&hello.client_id, hello.protocol_version)?;
         let config = &front.config;
         self.out.push(produce_down::Item::Welcome(v1::Welcome {
             protocol_version: PROTOCOL_VERSION,
