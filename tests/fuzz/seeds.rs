@@ -242,6 +242,7 @@ pub fn topics() -> Seeds {
         log_append_time: false,
         retention_ms: Some(604_800_000),
         retention_bytes: Some(-1),
+        ..metadata::Topic::default()
     };
     vec![("active", topic.encode_to_vec())]
 }

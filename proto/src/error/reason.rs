@@ -141,6 +141,8 @@ reasons! {
     ConsumerFenced = "CONSUMER_FENCED", 1602, Fenced, Aborted, NotApplied;
     /// The broker is over a limit.
     Overloaded = "OVERLOADED", 1701, Overloaded, ResourceExhausted, NotApplied;
+    /// A subscription keeps more of the partition than its topic allows, and producers wait for it.
+    BacklogExceeded = "BACKLOG_EXCEEDED", 1702, Overloaded, ResourceExhausted, NotApplied;
     /// The partition is being opened.
     PartitionLoading = "PARTITION_LOADING", 1801, Unavailable, Unavailable, NotApplied;
     /// The metadata store does not answer.

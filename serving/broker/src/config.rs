@@ -5,6 +5,7 @@ use std::time::Duration;
 use hulse_proto::id::NodeName;
 use hulse_proto::mutant::Mutation;
 
+use crate::backlogs::BacklogLimits;
 use crate::retention::Limits;
 
 /// What one broker is told. Values only; collaborators go through constructors.
@@ -38,6 +39,8 @@ pub struct BrokerConfig {
     pub retention: Limits,
     /// How often what retention lets go is looked for.
     pub retention_interval: Duration,
+    /// How much subscriptions may keep of topics that say nothing.
+    pub backlog: BacklogLimits,
     /// Bytes of recent entries kept in memory over all partitions.
     pub tail_cache_bytes: usize,
     /// For tests: a rule that is switched off.
@@ -65,6 +68,7 @@ impl BrokerConfig {
                 bytes: None,
             },
             retention_interval: Duration::from_secs(60),
+            backlog: BacklogLimits::default(),
             tail_cache_bytes: 64 << 20,
             mutation: Mutation::default(),
         }

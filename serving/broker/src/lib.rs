@@ -40,6 +40,7 @@ pub mod testing;
 mod topics;
 
 pub use authorise::{Action, Principal, Resource, authorise};
+pub use backlogs::{BacklogLimits, BacklogPolicy, QuotaAction};
 pub use config::BrokerConfig;
 pub use listener::{Door, Front, IngressPermit, WireListener};
 pub use log::{ReadBatch, ReadChunk, SkipReason};

@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::backlogs;
+use crate::backlogs::Watch;
 use crate::http::{self, Probes};
 use crate::listener::{Front, FrontParts, HttpDoor, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
@@ -163,7 +163,7 @@ async fn drain(front: &Front) {
 }
 
 /// What a broker does besides answering: topics are watched, unfinished deletions are finished, what retention lets go is trimmed,
-/// the gauge is kept.
+/// subscriptions are kept within their quotas, the gauge is kept.
 async fn background(front: Arc<Front>, shutdown: CancellationToken) {
     let remover = Arc::new(front.partitions.clone());
     let count = async {
@@ -189,10 +189,16 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
         front.config.retention,
         front.config.retention_interval,
     );
-    let backlogs = backlogs::count(front.partitions.clone(), front.metrics.clone());
+    let backlogs = Watch::new(
+        front.partitions.clone(),
+        front.topics.clone(),
+        front.metrics.clone(),
+        front.config.backlog,
+        front.backlogs.clone(),
+    );
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
-        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs) } => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run()) } => {}
     }
 }

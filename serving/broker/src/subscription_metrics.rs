@@ -3,7 +3,9 @@
 //! Names come from clients, so their number is bounded: the first [`NAMES_MAX`] have series of their own, all others share one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -21,6 +23,21 @@ struct SubscriptionLabel {
     subscription: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TopicLabel {
+    topic: String,
+}
+
+/// What a subscription has not processed, over the partitions open here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Backlog {
+    pub(crate) records: u64,
+    /// That storage keeps for it.
+    pub(crate) bytes: u64,
+    /// Of the oldest record.
+    pub(crate) age: Duration,
+}
+
 /// Metrics of subscriptions. Cloning shares the values.
 #[derive(Clone, Default)]
 pub(crate) struct SubscriptionMetrics {
@@ -29,6 +46,14 @@ pub(crate) struct SubscriptionMetrics {
     acked: Family<SubscriptionLabel, Counter>,
     consumers: Family<SubscriptionLabel, Gauge>,
     backlog: Family<SubscriptionLabel, Gauge>,
+    backlog_bytes: Family<SubscriptionLabel, Gauge>,
+    backlog_age: Family<SubscriptionLabel, Gauge<f64, AtomicU64>>,
+    evicted: Family<SubscriptionLabel, Counter>,
+    quota_used: Family<TopicLabel, Gauge<f64, AtomicU64>>,
+    /// Subscriptions that have a backlog shown.
+    shown: Arc<Mutex<BTreeSet<String>>>,
+    /// Topics that have their use of the quota shown.
+    topics: Arc<Mutex<BTreeSet<String>>>,
     names: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -59,19 +84,82 @@ impl SubscriptionMetrics {
             "Records that are not acknowledged, over the partitions open here",
             self.backlog.clone(),
         );
+        registry.register(
+            "hulse_subscription_backlog_bytes",
+            "Bytes from the first record that is not acknowledged to the end, over the partitions open here",
+            self.backlog_bytes.clone(),
+        );
+        registry.register(
+            "hulse_subscription_backlog_age_seconds",
+            "Since the oldest record that is not acknowledged was appended; 0 without a backlog",
+            self.backlog_age.clone(),
+        );
+        registry.register(
+            "hulse_backlog_quota_evicted",
+            "Records that subscriptions lost to the backlog quotas of their topics",
+            self.evicted.clone(),
+        );
+        registry.register(
+            "hulse_backlog_quota_used_ratio",
+            "Of the backlog quota, what the subscription nearest to it keeps; above 1: over it",
+            self.quota_used.clone(),
+        );
     }
 
-    /// What was counted of the open partitions.
-    pub(crate) fn set_backlogs(&self, backlogs: &BTreeMap<Arc<str>, u64>) {
-        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    /// What was counted of the open partitions. Subscriptions that are not named have no backlog any more.
+    pub(crate) fn set_backlogs(&self, backlogs: &BTreeMap<Arc<str>, Backlog>) {
+        let mut sums: BTreeMap<String, Backlog> = BTreeMap::new();
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        sums.extend(shown.iter().map(|name| (name.clone(), Backlog::default())));
         for (name, backlog) in backlogs {
-            *sums.entry(self.name(name)).or_default() += backlog;
+            let sum = sums.entry(self.name(name)).or_default();
+            sum.records += backlog.records;
+            sum.bytes += backlog.bytes;
+            sum.age = sum.age.max(backlog.age);
         }
+        shown.clear();
         for (subscription, backlog) in sums {
+            if backlog != Backlog::default() {
+                shown.insert(subscription.clone());
+            }
             let label = SubscriptionLabel { subscription };
-            let backlog = i64::try_from(backlog).unwrap_or(i64::MAX);
-            self.backlog.get_or_create(&label).set(backlog);
+            let whole = |value| i64::try_from(value).unwrap_or(i64::MAX);
+            self.backlog
+                .get_or_create(&label)
+                .set(whole(backlog.records));
+            self.backlog_bytes
+                .get_or_create(&label)
+                .set(whole(backlog.bytes));
+            self.backlog_age
+                .get_or_create(&label)
+                .set(backlog.age.as_secs_f64());
         }
+    }
+
+    /// How much of its quota each topic uses that has one. Of more than there is room for, the first by name are shown.
+    pub(crate) fn set_used(&self, used: &BTreeMap<String, f64>) {
+        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let now: BTreeSet<String> = used.keys().take(NAMES_MAX).cloned().collect();
+        for gone in topics.difference(&now) {
+            let topic = gone.clone();
+            self.quota_used.remove(&TopicLabel { topic });
+        }
+        for topic in &now {
+            let label = TopicLabel {
+                topic: topic.clone(),
+            };
+            let ratio = used.get(topic).copied().unwrap_or_default();
+            self.quota_used.get_or_create(&label).set(ratio);
+        }
+        *topics = now;
+    }
+
+    /// A subscription lost records to the quota.
+    pub(crate) fn evicted(&self, subscription: &str, records: u64) {
+        let label = SubscriptionLabel {
+            subscription: self.name(subscription),
+        };
+        self.evicted.get_or_create(&label).inc_by(records);
     }
 
     /// The counts of one consumer, which is attached as long as they live.
@@ -96,6 +184,10 @@ impl SubscriptionMetrics {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(subscription);
+        self.shown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(subscription);
         if known {
             let label = SubscriptionLabel {
                 subscription: subscription.to_owned(),
@@ -105,6 +197,9 @@ impl SubscriptionMetrics {
             self.acked.remove(&label);
             self.consumers.remove(&label);
             self.backlog.remove(&label);
+            self.backlog_bytes.remove(&label);
+            self.backlog_age.remove(&label);
+            self.evicted.remove(&label);
         }
     }
 

@@ -141,7 +141,7 @@ const fn codes(reason: Reason) -> Codes {
         Reason::FencedEpoch => not_of_fetch(INVALID_PRODUCER_EPOCH),
         Reason::PartitionMoved | Reason::ShuttingDown => everywhere(NOT_LEADER),
         // NOT_ENOUGH_REPLICAS says "not written, try again" to every producer; THROTTLING_QUOTA_EXCEEDED does to admin clients only.
-        Reason::Overloaded => row(
+        Reason::Overloaded | Reason::BacklogExceeded => row(
             NOT_ENOUGH_REPLICAS,
             KAFKA_STORAGE_ERROR,
             THROTTLING_QUOTA_EXCEEDED,

@@ -10,8 +10,8 @@ use tonic::{Request, Response, Status};
 
 use super::front::Front;
 use super::ledgers::describe;
-use super::retention;
 use super::wire::topic_name;
+use super::{backlog, retention};
 use crate::authorise::{Action, Resource};
 use crate::topics::{NewTopic, Topic, TopicState};
 
@@ -34,6 +34,7 @@ impl v1::admin_server::Admin for AdminService {
             let new = NewTopic {
                 partitions: request.partitions,
                 retention: retention::of_new(request.retention.as_ref())?,
+                backlog: backlog::of_new(request.backlog_quota.as_ref())?,
                 ..NewTopic::default()
             };
             let topic = self.0.topics.create_with(&name, new).await?;
@@ -136,8 +137,10 @@ impl v1::admin_server::Admin for AdminService {
         let work = async {
             let name = topic_name(&request.name)?;
             self.0.allow(Action::Alter, Resource::Topic(&name))?;
-            let change = retention::change(&request)?;
-            let topic = self.0.topics.set_retention(&name, change).await?;
+            let kept = retention::change(&request)?;
+            let held = backlog::change(&request)?;
+            let change = |retention, backlog| (kept(retention), held(backlog));
+            let topic = self.0.topics.set_policies(&name, change).await?;
             Ok(v1::UpdateTopicResponse {
                 topic: Some(self.full(&topic)),
             })
@@ -219,6 +222,7 @@ impl AdminService {
                 high_watermark: offsets.map(|offsets| offsets.high_watermark.0),
                 stored_bytes: offsets.map(|offsets| offsets.stored_bytes),
                 fault: fault.map(|fault| fault.to_wire()),
+                backlog: self.0.backlogs.worst(id).map(backlog::kept),
             }
         });
         v1::TopicDescription {
@@ -234,6 +238,7 @@ impl AdminService {
             TopicState::Deleting => "deleting",
         };
         let effective = topic.retention.limits(self.0.config.retention);
+        let quota = topic.backlog.limits(self.0.config.backlog);
         v1::TopicDescription {
             name: topic.name.as_str().to_owned(),
             topic_uuid: topic.id.to_bytes(),
@@ -244,6 +249,8 @@ impl AdminService {
             retention: Some(retention::to_wire(topic.retention)),
             effective_retention: Some(retention::to_wire(effective.into())),
             partitions_left: self.0.topics.partitions_left(topic.id),
+            backlog_quota: Some(backlog::to_wire(topic.backlog)),
+            effective_backlog_quota: Some(backlog::to_wire(quota.into())),
         }
     }
 }

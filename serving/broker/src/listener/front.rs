@@ -17,6 +17,7 @@ use tonic::{Response, Status};
 use super::identity::ProducerIds;
 use super::ingress::Ingress;
 use crate::authorise::{Action, Principal, Resource, authorise};
+use crate::backlogs::Board;
 use crate::metrics::Metrics;
 use crate::subscriptions::Subscriptions;
 use crate::topics::Topics;
@@ -38,6 +39,8 @@ pub struct Front {
     pub(crate) topics: Topics,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) subscriptions: Subscriptions,
+    /// What was seen of backlogs last.
+    pub(crate) backlogs: Board,
     pub(super) metadata: Arc<dyn MetadataStore>,
     /// Numbers the sessions of consumers.
     credit_epochs: AtomicU64,
@@ -64,6 +67,7 @@ impl Front {
             )),
             producer_ids: ProducerIds::start(parts.metadata.clone()),
             subscriptions: Subscriptions::new(parts.metadata.clone(), parts.topics.clone()),
+            backlogs: Board::default(),
             credit_epochs: AtomicU64::new(1),
             metadata: parts.metadata,
             config: parts.config,

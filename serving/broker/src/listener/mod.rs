@@ -13,6 +13,7 @@
 
 mod accept;
 mod admin;
+mod backlog;
 mod consuming;
 mod front;
 mod identity;

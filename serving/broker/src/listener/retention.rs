@@ -133,6 +133,7 @@ mod tests {
                 name: String::new(),
                 retention_ms,
                 retention_bytes,
+                ..Default::default()
             };
             change(&wire).map(|change| change(now)).ok()
         };

@@ -17,6 +17,7 @@ use super::cursors::CursorCommand;
 use super::retaining::RetainCommand;
 use super::trimming::TrimCommand;
 use crate::IngressPermit;
+use crate::backlogs::Refusal;
 use crate::log::{LogReader, ReadChunk, TimeTurns};
 
 /// Bytes of batches that may wait in one partition before more are refused with OVERLOADED.
@@ -190,6 +191,8 @@ pub(crate) struct Shared {
     pub(crate) log_append_time: bool,
     /// It has cursors.
     pub(crate) consumed: Arc<AtomicBool>,
+    /// Why no batches are taken, because of a backlog.
+    pub(crate) refusal: Refusal,
 }
 
 /// An open partition.
@@ -225,7 +228,7 @@ impl PartitionHandle {
     ///
     /// # Errors
     /// BATCH_CORRUPT, BATCH_TOO_LARGE, INVALID_REQUEST (serving.md C2.2); FENCED_EPOCH, OUT_OF_ORDER_SEQUENCE,
-    /// SEQUENCE_OVERLAP (C2.3–C2.6); OVERLOADED; and with fate unknown STORAGE_UNKNOWN.
+    /// SEQUENCE_OVERLAP (C2.3–C2.6); OVERLOADED, BACKLOG_EXCEEDED; and with fate unknown STORAGE_UNKNOWN.
     pub fn produce_in(&self, room: Option<IngressPermit>, batch: Bytes) -> ProduceFuture {
         let ended = self.0.ended.clone();
         match self.enqueue(room, batch) {
@@ -250,6 +253,9 @@ impl PartitionHandle {
         if header.is_transactional() {
             let why = "batch is transactional, and this broker has no transactions yet; send it without a transaction";
             return Err(Some(Fault::new(Reason::InvalidRequest, why)));
+        }
+        if let Some(fault) = self.0.refusal.get() {
+            return Err(Some(fault));
         }
         let queued = self
             .0

@@ -25,6 +25,7 @@ use super::snapshots::{SnapshotError, StateWriter};
 use super::takeover::{Collaborators, Taken};
 use super::trimming::{Trimming, Wanted};
 use crate::IngressPermit;
+use crate::backlogs::Refusal;
 use crate::clock::OwnerClock;
 use crate::log::{Chain, LogReader, LogView};
 use crate::state::Cursors;
@@ -103,6 +104,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         max_batch_bytes: with.max_batch_bytes,
         log_append_time: taken.config.log_append_time,
         consumed: cursors.consumed(),
+        refusal: Refusal::default(),
     }));
     let mutation = with.mutation;
     let task = Task {

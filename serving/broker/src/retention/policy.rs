@@ -40,7 +40,8 @@ pub struct Limits {
 }
 
 impl<T: Copy> Setting<T> {
-    fn or(self, inherited: Option<T>) -> Option<T> {
+    /// What holds where `inherited` does otherwise.
+    pub(crate) fn or(self, inherited: Option<T>) -> Option<T> {
         match self {
             Self::Inherited => inherited,
             Self::Unlimited => None,

@@ -19,6 +19,7 @@ use super::refusals::{
 };
 use super::topic::{NewTopic, PREFIX, Topic, TopicPage, TopicState, id_not_found, not_found};
 use super::unknown::Unknown;
+use crate::backlogs::BacklogPolicy;
 use crate::retention::RetentionPolicy;
 
 /// Topics per page when the caller names no number, and at most.
@@ -138,6 +139,7 @@ impl Topics {
             created_at: self.0.clock.now_ms(),
             log_append_time: new.log_append_time,
             retention: new.retention,
+            backlog: new.backlog,
             version: Revision::default(),
         };
         let key = Topic::key(name);
@@ -337,9 +339,22 @@ impl Topics {
         name: &TopicName,
         change: impl Fn(RetentionPolicy) -> RetentionPolicy,
     ) -> Result<Topic, Fault> {
+        self.set_policies(name, |retention, backlog| (change(retention), backlog))
+            .await
+    }
+
+    /// As [`Topics::set_retention`], and how much its subscriptions may keep, at once.
+    ///
+    /// # Errors
+    /// As [`Topics::set_retention`].
+    pub async fn set_policies(
+        &self,
+        name: &TopicName,
+        change: impl Fn(RetentionPolicy, BacklogPolicy) -> (RetentionPolicy, BacklogPolicy),
+    ) -> Result<Topic, Fault> {
         let set = |topic: &Topic, _: bool| {
             let mut changed = topic.clone();
-            changed.retention = change(topic.retention);
+            (changed.retention, changed.backlog) = change(topic.retention, topic.backlog);
             Ok(changed)
         };
         self.modify(name, set).await

@@ -10,6 +10,7 @@ use hulse_proto::wire::metadata;
 use prost::Message;
 
 use crate::PartitionPolicy;
+use crate::backlogs::{BacklogPolicy, QuotaAction};
 use crate::retention::{RetentionPolicy, Setting};
 
 /// Every topic's key begins with this.
@@ -33,6 +34,8 @@ pub struct NewTopic {
     pub log_append_time: bool,
     /// How long its records stay.
     pub retention: RetentionPolicy,
+    /// How much its subscriptions may keep.
+    pub backlog: BacklogPolicy,
 }
 
 /// A topic.
@@ -52,6 +55,8 @@ pub struct Topic {
     pub log_append_time: bool,
     /// How long its records stay.
     pub retention: RetentionPolicy,
+    /// How much its subscriptions may keep.
+    pub backlog: BacklogPolicy,
     /// Version of its key when it was read.
     pub(super) version: Revision,
 }
@@ -85,6 +90,9 @@ impl Topic {
             log_append_time: self.log_append_time,
             retention_ms: self.retention.time.to_wire_ms(),
             retention_bytes: self.retention.bytes.to_wire(),
+            backlog_bytes: self.backlog.bytes.to_wire(),
+            backlog_ms: self.backlog.time.to_wire_ms(),
+            backlog_action: self.backlog.action.map_or(0, QuotaAction::number) as u32,
         };
         value.encode_to_vec().into()
     }
@@ -116,6 +124,7 @@ impl Topic {
             bytes: Setting::<u64>::from_wire(value.retention_bytes)
                 .ok_or_else(|| damaged("retention"))?,
         };
+        let backlog = backlog_of(&value).ok_or_else(|| damaged("backlog quota"))?;
         Ok(Self {
             name,
             id,
@@ -124,6 +133,7 @@ impl Topic {
             created_at: value.created_at_ms,
             log_append_time: value.log_append_time,
             retention,
+            backlog,
             version: stored.version,
         })
     }
@@ -137,6 +147,7 @@ impl Topic {
     /// What it says of its partitions.
     pub fn policy(&self) -> PartitionPolicy {
         PartitionPolicy {
+            topic: Some(self.name.clone()),
             log_append_time: self.log_append_time,
         }
     }
@@ -148,6 +159,16 @@ impl Topic {
             TopicState::Deleting => Err(deleting(&self.name)),
         }
     }
+}
+
+/// `None`: written by nothing we know.
+fn backlog_of(value: &metadata::Topic) -> Option<BacklogPolicy> {
+    let action = i32::try_from(value.backlog_action).ok()?;
+    Some(BacklogPolicy {
+        bytes: Setting::<u64>::from_wire(value.backlog_bytes)?,
+        time: Setting::from_wire_ms(value.backlog_ms)?,
+        action: QuotaAction::from_wire(action)?,
+    })
 }
 
 /// "It is being deleted."

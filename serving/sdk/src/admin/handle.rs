@@ -45,7 +45,7 @@ impl Admin {
         let request = v1::CreateTopicRequest {
             name: name.to_owned(),
             partitions,
-            retention: None,
+            ..Default::default()
         };
         let answer = self.change(request, |mut admin, request| async move {
             admin.create_topic(request).await

@@ -1,10 +1,13 @@
 //! Subscriptions and cursors for people.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{PartitionId, TopicName};
 use hulse_proto::wire::v1;
 
+use crate::backlogs::Kept;
 use crate::listener::front::Front;
 use crate::subscriptions::{Subscription, SubscriptionName, namespace_of};
 use crate::{ConsumerView, CursorView, PartitionHandle, Topic};
@@ -151,6 +154,13 @@ impl Front {
             0 => 0,
             _ => self.age(&open, &view).await?,
         };
+        let limits = self.topics.hint_of(place.partition.topic);
+        let limits = limits.map(|topic| topic.backlog.limits(self.config.backlog));
+        let kept = Kept {
+            bytes: open.kept_bytes(&view),
+            age: Duration::from_millis(age),
+        };
+        let used = limits.filter(|_| view.hold);
         let active = view.consumers.iter().find(|consumer| consumer.active);
         let unacked_records = active.map_or(0, |active| active.unacked);
         let full = unacked_records >= u64::from(self.config.unacked_records_max);
@@ -185,18 +195,15 @@ impl Front {
                 .map(|(_, why)| why.as_str_name().to_owned())
                 .collect(),
             acked_at_ms: view.acked_at,
+            backlog_used_percent: used.and_then(|limits| kept.used_percent(&limits)),
+            evicted_records: self.backlogs.evicted(place.partition, view.subscription),
             ..Default::default()
         })
     }
 
     /// How long ago the oldest record that is not acked was appended, ms.
     async fn age(&self, open: &PartitionHandle, view: &CursorView) -> Result<u64, Fault> {
-        let chunk = match open.read(view.first_unacked, 1).await {
-            // Trimmed meanwhile.
-            Err(fault) if fault.reason == Reason::OffsetOutOfRange => return Ok(0),
-            chunk => chunk?,
-        };
-        let oldest = chunk.batches.first().map(|batch| batch.append_time);
+        let oldest = open.appended_at(view.first_unacked).await?;
         let age = oldest.map_or(0, |oldest| self.topics.now_ms() - oldest);
         Ok(u64::try_from(age).unwrap_or(0))
     }

@@ -18,7 +18,7 @@ async fn topics_are_made_grown_listed_and_deleted() {
     let again = v1::CreateTopicRequest {
         name: "acme/prod/a".to_owned(),
         partitions: 2,
-        retention: None,
+        ..Default::default()
     };
     assert_eq!(reason(admin.create_topic(again).await), Reason::TopicExists);
     let grow = |partitions| v1::AddPartitionsRequest {
@@ -76,7 +76,7 @@ async fn bad_names_are_refused_everywhere_with_the_rule() {
         let create = v1::CreateTopicRequest {
             name: name.to_owned(),
             partitions: 1,
-            retention: None,
+            ..Default::default()
         };
         let refused = fault(world.admin().create_topic(create).await);
         assert_eq!(refused.reason, Reason::InvalidName, "{name:?}: {refused}");

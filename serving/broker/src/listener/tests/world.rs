@@ -126,7 +126,7 @@ impl World {
         let request = v1::CreateTopicRequest {
             name: name.to_owned(),
             partitions,
-            retention: None,
+            ..Default::default()
         };
         let made = self
             .admin()
