@@ -13,6 +13,8 @@ use crate::wire::metadata as wire;
 
 /// Longest encoded value that a reader believes.
 const VALUE_BYTES_MAX: usize = 64 << 10;
+/// The version that is written, and the only one that is read.
+const FORMAT_VERSION: u32 = 1;
 
 /// Prefix of the metadata keys of ledgers.
 pub const LEDGER_PREFIX: &str = "ledger/";
@@ -170,8 +172,8 @@ pub enum LedgerMetadataError {
     /// Not the wire format.
     #[error("value is not a ledger: {0}")]
     Decode(#[from] prost::DecodeError),
-    /// A newer version.
-    #[error("value has format version {0}; this build reads version 0")]
+    /// Another version.
+    #[error("value has format version {0}; this build reads version {FORMAT_VERSION}")]
     Version(u32),
     /// A field that cannot be.
     #[error("field {field} is missing or cannot be: {why}")]
@@ -220,7 +222,7 @@ impl LedgerMetadata {
     pub fn encode(&self) -> Bytes {
         let to_nonce = |nonce: [u8; 16]| Bytes::copy_from_slice(&nonce);
         let value = wire::Ledger {
-            format_version: 0,
+            format_version: FORMAT_VERSION,
             kind: match self.kind {
                 LedgerKind::Log => wire::ledger::Kind::Log,
                 LedgerKind::State => wire::ledger::Kind::State,
@@ -272,7 +274,7 @@ impl LedgerMetadata {
             return Err(LedgerMetadataError::TooLong(bytes.len()));
         }
         let value = wire::Ledger::decode(bytes)?;
-        if value.format_version != 0 {
+        if value.format_version != FORMAT_VERSION {
             return Err(LedgerMetadataError::Version(value.format_version));
         }
         let topic = TopicId::from_slice(&value.topic_uuid)

@@ -13,6 +13,8 @@ pub mod batch;
 pub mod bookie;
 pub mod entry;
 pub mod error;
+#[cfg(test)]
+mod golden;
 pub mod id;
 pub mod ledger;
 pub mod limits;

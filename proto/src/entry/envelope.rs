@@ -4,7 +4,7 @@
 //!
 //! | at | bytes | field |
 //! |---|---|---|
-//! | 0 | 1 | version (0) |
+//! | 0 | 1 | version (1) |
 //! | 1 | 1 | kind: 0 DATA, 1 CONTROL, 2 META |
 //! | 2 | 2 | reserved (0) |
 //! | 4 | 8 | append time, ms: the owner's clock, never below the previous entry's |
@@ -13,11 +13,12 @@
 //! | 24 | 56 each | length u32, span u32, count u32, producer id i64, producer epoch i16, attributes i16, base sequence i32, max timestamp i64, hash min u16, hash max u16, expires at i64 (0: never), producer's base timestamp i64 |
 //! | … | 4 | CRC32C of all before |
 //!
-//! Little-endian.
+//! Little-endian. Version 1 is frozen, as the entry's header.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::checksum::crc32c;
+use super::header::FORMAT_VERSION;
 use crate::id::ProducerId;
 use crate::limits::ENTRY_BATCHES_MAX;
 use crate::time::TimestampMs;
@@ -95,8 +96,8 @@ pub enum EnvelopeError {
         /// Claimed.
         claimed: u32,
     },
-    /// Newer version.
-    #[error("envelope has format version {0}; this build reads version 0")]
+    /// Another version.
+    #[error("envelope has format version {0}; this build reads version {FORMAT_VERSION}")]
     Version(u8),
     /// Unknown kind.
     #[error("envelope has unknown kind {0}")]
@@ -116,7 +117,7 @@ impl Envelope {
     pub fn encode(&self) -> Bytes {
         let len = FIXED_BYTES + self.batches.len() * BATCH_SUMMARY_BYTES + 4;
         let mut out = BytesMut::with_capacity(len);
-        out.put_u8(0);
+        out.put_u8(FORMAT_VERSION);
         out.put_u8(self.kind as u8);
         out.put_u16_le(0);
         out.put_i64_le(self.append_time);
@@ -155,7 +156,7 @@ impl Envelope {
         let computed = crc32c(&bytes[..bytes.len() - 4]);
         let mut rest = bytes;
         let version = rest.get_u8();
-        if version != 0 {
+        if version != FORMAT_VERSION {
             return Err(EnvelopeError::Version(version));
         }
         let kind = rest.get_u8();

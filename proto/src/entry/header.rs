@@ -2,7 +2,7 @@
 //!
 //! | at | bytes | field |
 //! |---|---|---|
-//! | 0 | 1 | version (0) |
+//! | 0 | 1 | version (1) |
 //! | 1 | 1 | class: 0 data, 1 control, 2 meta |
 //! | 2 | 2 | flags (0) |
 //! | 4 | 8 | ledger |
@@ -18,7 +18,7 @@
 //! | 68 | 4 | CRC32C of the payload |
 //! | 72 | 4 | CRC32C of bytes 0..72 |
 //!
-//! Little-endian. Version 0: the format may still break until the bookie is complete.
+//! Little-endian. Version 1 is frozen: a change of any byte is version 2, which this build refuses (storage.md 4.5).
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -28,6 +28,8 @@ use crate::limits::ENTRY_BYTES_MAX;
 
 /// Length of the fixed header.
 pub const HEADER_BYTES: usize = 76;
+/// The version that is written, and the only one that is read.
+pub(super) const FORMAT_VERSION: u8 = 1;
 
 /// Decides which permits and which disk levels apply (storage.md D1, K1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -118,8 +120,8 @@ pub enum EntryError {
         /// Allowed.
         max: usize,
     },
-    /// Written by a newer version.
-    #[error("entry has format version {0}; this build reads version 0")]
+    /// Written by another version.
+    #[error("entry has format version {0}; this build reads version {FORMAT_VERSION}")]
     Version(u8),
     /// A class this build does not know.
     #[error("entry has unknown class {0}")]
@@ -157,7 +159,7 @@ impl EntryHeader {
         let computed = crc32c(&bytes[..HEADER_BYTES - 4]);
         let mut rest = &bytes[..HEADER_BYTES];
         let version = rest.get_u8();
-        if version != 0 {
+        if version != FORMAT_VERSION {
             return Err(EntryError::Version(version));
         }
         let class = rest.get_u8();
@@ -206,7 +208,7 @@ impl EntryHeader {
     }
 
     fn encode_unchecked(&self, out: &mut impl BufMut) {
-        out.put_u8(0);
+        out.put_u8(FORMAT_VERSION);
         out.put_u8(self.class as u8);
         out.put_u16_le(0);
         out.put_u64_le(self.ledger.0);

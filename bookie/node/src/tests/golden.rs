@@ -1,22 +1,26 @@
-//! The formats of version 1, byte for byte: files that were not made by this code. A change that this test sees breaks every disk.
+//! The formats of version 1, byte for byte: files that were not made by this code (`proto/golden/make.py`). A change that these tests
+//! see breaks every disk.
 
-use hulse_proto::entry::{EntryDigest, EntryHeader};
+use hulse_proto::entry::{EntryDigest, EntryHeader, crc32c};
 use hulse_proto::id::{CellId, EntryId, FenceToken, Incarnation, LedgerId, NodeName};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-use crate::SyncMode;
-use crate::disk::{Disk, MemoryDisk};
+use super::support::*;
+use crate::disk::Disk;
+use crate::disk::memory::{MemoryDisk, Survival};
 use crate::identity::{Boot, Identity, read_boot, read_identity, write_boot, write_identity};
 use crate::log::footer::{
     Footer, FooterLedger, FooterRun, FooterSlot, TRAILER_BYTES, Trailer, decode_page, encode_pages,
     encode_tail,
 };
-use crate::log::format::{DiskIdentity, FileHeader, GroupHeader};
+use crate::log::format::{DiskIdentity, FileHeader, GroupHeader, file_name, name_of};
 use crate::log::group::{GroupBuilder, Placement};
 use crate::log::record::{EntryRecord, FRAME_BYTES, Records};
 use crate::log::{DamagedRange, FileKind, LedgerRow, LimboKind, LogPosition, Record};
+use crate::step::StepNode;
+use crate::{NodeConfig, SyncMode};
 
 const SALT: u64 = 0x0123_4567_89ab_cdef;
 const LEDGER: LedgerId = LedgerId(9);
@@ -112,6 +116,10 @@ fn digest(header_crc: u32, payload_crc: u32) -> EntryDigest {
         payload_crc,
     }
 }
+
+/// Bytes of the records of the two ledgers in `group_of_entries`.
+const FIRST_BYTES: u64 = 2 * (28 + 76) + (24 + 2 * 56 + 4) + 5 + (24 + 56 + 4) + 6;
+const SECOND_BYTES: u64 = 28 + 76 + (24 + 4) + 6;
 
 /// Ledger, entry, confirmed end, the writer's own.
 const ENTRIES: [(u64, u64, u64, bool); 3] = [(9, 0, 0, true), (9, 1, 1, false), (12, 7, 7, false)];
@@ -211,14 +219,14 @@ fn footer_of_version_1_is_read_and_written() {
         ledgers: vec![
             FooterLedger {
                 ledger: LEDGER,
-                bytes: 219,
-                confirmed_end: EntryId(1),
+                bytes: FIRST_BYTES,
+                confirmed_end: EntryId(0),
                 normal: true,
                 runs: vec![run(0, 2)],
             },
             FooterLedger {
                 ledger: LedgerId(12),
-                bytes: 110,
+                bytes: SECOND_BYTES,
                 confirmed_end: EntryId(0),
                 normal: false,
                 runs: vec![run(7, 1)],
@@ -275,4 +283,83 @@ fn identity_and_boot_of_version_1_are_read_and_written() {
         let read = |disk: &MemoryDisk| disk.open(name).unwrap().read_at(0, 4096).unwrap();
         assert_eq!(read(&other), read(&disk));
     }
+}
+
+#[test]
+fn log_with_an_entry_of_another_version_refuses_the_start() {
+    for version in [0, 2] {
+        let disk = disk_of_version_1();
+        let name = file_name(3);
+        let file = disk.open(&name).unwrap();
+        let mut bytes = file.read_at(0, 20_480).unwrap();
+        bytes[12_288 + 64 + FRAME_BYTES] = version;
+        let records = &bytes[12_288 + 64..];
+        let used = FRAME_BYTES + u32::from_le_bytes(records[..4].try_into().unwrap()) as usize;
+        let body = crc32c(&records[..used]);
+        let header = &mut bytes[12_288..12_288 + 64];
+        header[56..60].copy_from_slice(&body.to_le_bytes());
+        let crc = crc32c(&header[..60]);
+        header[60..].copy_from_slice(&crc.to_le_bytes());
+        disk.overwrite(&name, 0, &bytes);
+        let refused = StepNode::open(config(), Arc::new(disk), 1, &[]).err();
+        let words = format!(
+            "log file {name} at 12288: entry has format version {version}; this build reads version 1; start the version that wrote it"
+        );
+        assert_eq!(refused.unwrap().to_string(), words);
+    }
+}
+
+/// A whole disk: a compacted file that took file 0's place, a sealed file with a snapshot of the state, and an open one.
+fn disk_of_version_1() -> MemoryDisk {
+    let disk = MemoryDisk::default();
+    for (name, bytes) in [
+        ("identity", &golden!("disk/identity")[..]),
+        ("boot", golden!("disk/boot")),
+        (&file_name(1), golden!("disk/00000000000000000001.log")),
+        (
+            &name_of(FileKind::Compacted, 2),
+            golden!("disk/00000000000000000002.cmp"),
+        ),
+        (&file_name(3), golden!("disk/00000000000000000003.log")),
+    ] {
+        let file = disk.create(name, 0).unwrap();
+        file.write_at(0, bytes).unwrap();
+        file.sync().unwrap();
+    }
+    disk.sync_dir().unwrap();
+    disk
+}
+
+#[test]
+fn disk_of_version_1_starts_serves_and_goes_on() {
+    let config = NodeConfig {
+        cell: identity().cell,
+        file_bytes: 1 << 20,
+        ..config()
+    };
+    let mut rig = Rig::on(disk_of_version_1(), config.clone(), &[]);
+    for _ in 0..2 {
+        assert!(rig.node.damage().is_empty(), "{:?}", rig.node.damage());
+        let mut bodies = Vec::new();
+        for (ledger, number) in [(9, 0), (9, 1), (9, 2), (12, 7)] {
+            let request = read(rig.to(ledger), number, number + 1);
+            let found = rig.node.read(&request).unwrap().remove(0);
+            bodies.push((found.confirmed_end, found.entry.body()));
+        }
+        let expected = [
+            (EntryId(0), "first"),
+            (EntryId(1), "second"),
+            (EntryId(2), "third"),
+            (EntryId(7), "copied"),
+        ];
+        let expected = expected.map(|(end, body)| (end, bytes::Bytes::from(body)));
+        assert_eq!(bodies, expected);
+        let state = rig.node.core().state();
+        assert_eq!(state.ledgers[&LedgerId(13)].fence, FenceToken(6));
+        assert_eq!(state.ledgers[&LEDGER].confirmed_end, EntryId(2));
+        assert!(rig.is_dead(10) && rig.is_dead(14) && !rig.is_dead(12));
+        rig = rig.reopen(config.clone(), Survival::Nothing, &[]);
+    }
+    rig.store(50, 0..3, 100);
+    rig.check();
 }

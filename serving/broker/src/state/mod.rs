@@ -11,6 +11,8 @@
 
 mod cursors;
 mod fold;
+#[cfg(test)]
+mod golden;
 mod log_state;
 mod meta;
 mod producers;

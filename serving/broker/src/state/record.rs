@@ -2,7 +2,7 @@
 //!
 //! | at | bytes | field |
 //! |---|---|---|
-//! | 0 | 1 | version (0) |
+//! | 0 | 1 | version (1) |
 //! | 1 | 1 | kind: 0 delta, 1 snapshot chunk |
 //! | 2 | 16 | topic uuid |
 //! | 18 | 4 | partition |
@@ -13,11 +13,13 @@
 //! | 46 | 4 | chunk only: count |
 //! | … | | the delta, or the chunk's part of the snapshot |
 //!
-//! Little-endian. The entry's checksums cover it.
+//! Little-endian. The entry's checksums cover it. Version 1 is frozen, with all that its deltas and snapshots say.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId, TopicId};
 
+/// The version that is written, and the only one that is read.
+const FORMAT_VERSION: u8 = 1;
 const DELTA_HEADER_BYTES: usize = 34;
 const CHUNK_HEADER_BYTES: usize = 50;
 /// Most chunks of one snapshot (1 GiB).
@@ -70,8 +72,8 @@ pub enum RecordError {
         /// Needed.
         expected: usize,
     },
-    /// Newer version.
-    #[error("record has format version {0}; this build reads version 0")]
+    /// Another version.
+    #[error("record has format version {0}; this build reads version {FORMAT_VERSION}")]
     Version(u8),
     /// A field that cannot be.
     #[error("record field {field} cannot be {found}")]
@@ -87,7 +89,7 @@ impl MetaRecord {
     /// The bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(CHUNK_HEADER_BYTES);
-        out.put_u8(0);
+        out.put_u8(FORMAT_VERSION);
         out.put_u8(matches!(self.kind, MetaRecordKind::Chunk { .. }).into());
         out.put_slice(self.partition.topic.0.as_bytes());
         out.put_u32_le(self.partition.index);
@@ -127,7 +129,7 @@ impl MetaRecord {
         }
         let mut rest = &body[..];
         let version = rest.get_u8();
-        if version != 0 {
+        if version != FORMAT_VERSION {
             return Err(RecordError::Version(version));
         }
         let kind = rest.get_u8();

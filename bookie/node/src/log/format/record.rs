@@ -18,7 +18,7 @@
 
 use bytes::{Buf, BufMut};
 use hulse_proto::bookie::Origin;
-use hulse_proto::entry::{Crc32c, Entry, EntryDigest, EntryHeader};
+use hulse_proto::entry::{Crc32c, Entry, EntryDigest, EntryError, EntryHeader};
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 
 use super::group_header::GROUP_BODY_BYTES_MAX;
@@ -156,6 +156,12 @@ pub enum RecordError {
         /// The version.
         version: u8,
     },
+    /// An entry of another format version than this build reads (storage.md 4.5).
+    #[error("{}", EntryError::Version(*version))]
+    EntryVersion {
+        /// The version.
+        version: u8,
+    },
     /// The content does not fit the type.
     #[error("content of record type {kind} is malformed")]
     Content {
@@ -286,7 +292,10 @@ impl Record {
         let kind = frame.kind;
         let malformed = RecordError::Content { kind };
         if kind == KIND_ENTRY {
-            let header = EntryHeader::decode(content).map_err(|_| malformed)?;
+            let header = EntryHeader::decode(content).map_err(|error| match error {
+                EntryError::Version(version) => RecordError::EntryVersion { version },
+                _ => malformed,
+            })?;
             if header.entry_len() != content.len() || frame.origin > 2 {
                 return Err(malformed);
             }

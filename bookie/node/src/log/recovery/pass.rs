@@ -327,7 +327,7 @@ impl<'a> Pass<'a> {
         for record in Records::new(area) {
             let record = match record {
                 Ok(record) => record,
-                Err(source @ RecordError::Unknown { .. }) => {
+                Err(source @ (RecordError::Unknown { .. } | RecordError::EntryVersion { .. })) => {
                     return Err(LogError::Record {
                         name: name_of(self.files[&id].kind, id),
                         offset: header.offset,

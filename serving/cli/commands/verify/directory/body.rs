@@ -78,8 +78,8 @@ impl Body {
                     records += 1;
                     self.record(header, &placed, area);
                 }
-                Err(error @ RecordError::Unknown { .. }) => {
-                    let words = format!("{error}; a newer version wrote it");
+                Err(error @ (RecordError::Unknown { .. } | RecordError::EntryVersion { .. })) => {
+                    let words = format!("{error}; another version wrote it");
                     self.damage.push((header.offset, words));
                     return;
                 }
