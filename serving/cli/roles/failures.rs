@@ -72,6 +72,7 @@ pub(crate) fn bookie(error: &StartError, path: &Path) -> Failure {
         | E::DiskLost { .. }
         | E::NotRegistered { .. }
         | E::OtherIncarnation { .. }
+        | E::MetadataOlder { .. }
         | E::Retired { .. } => Code::DataDirForeign,
         E::Registration { .. } | E::Metadata(_) => Code::Metadata,
         E::Disk(_) | E::Log(_) | E::Interrupted(_) => Code::StorageFailed,

@@ -22,11 +22,12 @@ use crate::core::Event;
 use crate::disk::{Disk, DiskLock};
 use crate::identity::{Boot, write_boot};
 use crate::index::Locator;
-use crate::log::DamagedRange;
 use crate::log::driver::LogDriver;
+use crate::log::{DamagedRange, LimboKind};
 use crate::metrics::NodeMetrics;
 use crate::start::{
-    BootFacts, StartError, boot_in_metadata, identify, limbo_scope, open_log, recover_log,
+    BootFacts, Booted, StartError, boot_in_metadata, check_numbers, identify, limbo_scope,
+    open_log, recover_log,
 };
 
 /// What a node is built on.
@@ -104,6 +105,7 @@ impl BookieNode {
         };
         let begun = tokio::time::Instant::now();
         let booted = recover_log(&config, disk.as_ref(), facts)?;
+        check_numbers(metadata.as_ref(), booted.newest_ledger()).await?;
         let scope = match booted.limbo.is_empty() {
             true => Vec::new(),
             false => {
@@ -118,15 +120,7 @@ impl BookieNode {
             scan_seconds: begun.elapsed().as_secs_f64(),
             boot_counter: booted.counter,
         };
-        for range in booted.new_damage() {
-            tracing::error!(
-                ?range,
-                ledgers = scope.len(),
-                "log is damaged; ledgers are in limbo"
-            );
-            seams.metrics.damage.inc();
-        }
-        seams.metrics.limbo_ledgers.set(scope.len() as i64);
+        tell(&booted, scope.len(), &seams.metrics);
         let boot_uuid = Uuid::from_u64_pair(seams.rng.next_u64(), seams.rng.next_u64());
         let salts = Box::new(ChaCha12Rng::from_rng(&mut seams.rng));
         let now = seams.clock.now_ms();
@@ -335,4 +329,30 @@ fn start_threads(
         threads.push(reader.expect("the operating system gives a thread at start"));
     }
     threads
+}
+
+/// Says what is wrong with the log that was recovered.
+fn tell(booted: &Booted, limbo_ledgers: usize, metrics: &NodeMetrics) {
+    for range in booted.new_damage() {
+        tracing::error!(
+            ?range,
+            ledgers = limbo_ledgers,
+            "log is damaged; ledgers are in limbo"
+        );
+        metrics.damage.inc();
+    }
+    for kind in &booted.limbo {
+        match kind {
+            LimboKind::Damage => {}
+            LimboKind::Stale => tracing::error!(
+                ledgers = limbo_ledgers,
+                "the disk is older than metadata remember it, a copy was put back or files are missing; ledgers that were open are in limbo: bring the right disk back, or see `hulse ledgers list`"
+            ),
+            LimboKind::Unsynced => tracing::warn!(
+                ledgers = limbo_ledgers,
+                "the machine failed, and bookie.sync is not always; ledgers that were open may have lost their end and are in limbo"
+            ),
+        }
+    }
+    metrics.limbo_ledgers.set(limbo_ledgers as i64);
 }

@@ -58,6 +58,14 @@ impl Booted {
         all.into_iter().collect()
     }
 
+    /// The ledger of the highest number that the log tells of.
+    pub fn newest_ledger(&self) -> Option<LedgerId> {
+        self.state
+            .ledgers
+            .last_key_value()
+            .map(|(ledger, _)| *ledger)
+    }
+
     /// Damage that no earlier start has seen.
     pub fn new_damage(&self) -> &[DamagedRange] {
         &self.new_damage

@@ -1,7 +1,7 @@
 //! Why a node does not start. Each says what, why and what to do.
 
 use bookie_metadata::MetadataError;
-use hulse_proto::id::{CellId, Incarnation, NodeName};
+use hulse_proto::id::{CellId, Incarnation, LedgerId, NodeName};
 
 use crate::disk::DiskError;
 use crate::identity::IdentityError;
@@ -100,6 +100,14 @@ pub enum StartError {
     Registration {
         /// The bookie.
         name: NodeName,
+    },
+    /// Metadata were put back to an older copy: they would give numbers a second time.
+    #[error(
+        "metadata are older than this disk: they never gave number {ledger} to a ledger, and the disk holds it; put metadata back that are as new as the disk, or a copy of the disk as old as the metadata"
+    )]
+    MetadataOlder {
+        /// The newest one that is held.
+        ledger: LedgerId,
     },
     /// Metadata did not do it.
     #[error("metadata: {0}")]

@@ -7,6 +7,6 @@ mod boot;
 mod error;
 mod registration;
 
-pub use boot::{BootFacts, open_log, recover_log};
+pub use boot::{BootFacts, Booted, open_log, recover_log};
 pub use error::StartError;
-pub use registration::{boot_in_metadata, format, identify, limbo_scope};
+pub use registration::{boot_in_metadata, check_numbers, format, identify, limbo_scope};

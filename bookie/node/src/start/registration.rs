@@ -1,8 +1,10 @@
 //! Identity against metadata: the start matrix of storage.md C1–C5.
 
-use bookie_metadata::{Compare, MetadataError, MetadataStore, Op, Txn, TxnOutcome, Versioned};
+use bookie_metadata::{
+    Compare, MetadataError, MetadataStore, Op, Txn, TxnOutcome, Versioned, counter,
+};
 use hulse_proto::id::{Incarnation, LedgerId};
-use hulse_proto::ledger::{LedgerMetadata, LedgerState, Member};
+use hulse_proto::ledger::{LEDGER_IDS_KEY, LedgerMetadata, LedgerState, Member};
 use hulse_proto::wire::metadata as wire;
 use prost::Message;
 use rand::RngCore;
@@ -213,6 +215,25 @@ fn check_registration(identity: &Identity, value: &wire::Bookie) -> Result<(), S
         wire::bookie::State::Retired | wire::bookie::State::Lost => {
             Err(StartError::Retired { name })
         }
+    }
+}
+
+/// Refuses metadata that never gave the number of a ledger which the disk holds: they are an older copy, would give it again, and
+/// another ledger's records would be taken for those of the new one.
+///
+/// # Errors
+/// [`StartError::MetadataOlder`], or of the store.
+pub async fn check_numbers(
+    metadata: &dyn MetadataStore,
+    newest: Option<LedgerId>,
+) -> Result<(), StartError> {
+    let Some(ledger) = newest else {
+        return Ok(());
+    };
+    let given_below = counter::next_number(metadata, LEDGER_IDS_KEY).await?;
+    match ledger.0 < given_below {
+        true => Ok(()),
+        false => Err(StartError::MetadataOlder { ledger }),
     }
 }
 

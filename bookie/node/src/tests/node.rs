@@ -6,7 +6,7 @@ use hulse_proto::bookie::{
     Address, BookieCalls, BookieError, FenceRequest, RecoveryReadAnswer, RecoveryReadRequest,
 };
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
-use hulse_proto::ledger::LedgerState;
+use hulse_proto::ledger::{LEDGER_IDS_KEY, LedgerState};
 
 use super::support::*;
 use crate::disk::OsDisk;
@@ -151,6 +151,33 @@ async fn second_node_on_a_directory_is_refused() {
     BookieNode::start(config(), seams(disk(), store, 3))
         .await
         .unwrap();
+}
+
+#[tokio::test]
+async fn metadata_that_never_gave_the_number_of_a_held_ledger_are_refused() {
+    let store = Arc::new(MapStore::default());
+    let disk = MemoryDisk::default();
+    let start = || {
+        let disk = Arc::new(disk.clone());
+        BookieNode::start(inline(), seams(disk, store.clone(), 1))
+    };
+    let node = start().await.unwrap();
+    store.ledger(5, LedgerState::Open, node.member());
+    node.add(add(address(&node, 5), entry(5, 0, 10)))
+        .await
+        .unwrap();
+    node.shutdown().await.unwrap();
+    drop(node);
+    let given = store.value(LEDGER_IDS_KEY).unwrap();
+    store.remove(LEDGER_IDS_KEY);
+    assert_eq!(
+        start().await.unwrap_err(),
+        StartError::MetadataOlder {
+            ledger: LedgerId(5)
+        }
+    );
+    store.put(LEDGER_IDS_KEY, given);
+    start().await.unwrap();
 }
 
 #[tokio::test]

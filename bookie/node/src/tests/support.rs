@@ -18,7 +18,7 @@ use hulse_proto::id::{
     CellId, EntryId, FenceToken, LedgerId, NodeName, Offset, OwnerEpoch, PartitionId, TopicId,
 };
 use hulse_proto::ledger::{
-    Fragment, LedgerKind, LedgerMetadata, LedgerState, Member, Quorums, ledger_key,
+    Fragment, LEDGER_IDS_KEY, LedgerKind, LedgerMetadata, LedgerState, Member, Quorums, ledger_key,
 };
 use hulse_proto::time::WallClock;
 use prometheus_client::registry::Registry;
@@ -194,6 +194,8 @@ impl MapStore {
             created_at: 0,
         };
         self.put(&ledger_key(LedgerId(ledger)), value.encode());
+        let given = hulse_proto::wire::metadata::Counter { next: 1 << 40 };
+        self.put(LEDGER_IDS_KEY, prost::Message::encode_to_vec(&given).into());
     }
 }
 
