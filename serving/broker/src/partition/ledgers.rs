@@ -130,7 +130,7 @@ impl Task {
             .writer
             .clone()
             .expect("the core looks at an open ledger");
-        let partition = self.partition;
+        let partition = self.name.clone();
         let look = async move {
             let (lost, standing) =
                 futures::join!(ownership::lost(&with, &guard), with.client.verify(&writer));
@@ -191,7 +191,7 @@ impl Task {
         let Some(writer) = self.writer.take() else {
             return;
         };
-        tracing::warn!(partition = %self.partition, ledger = %writer.ledger(), "storage is full; no records are taken until there is room");
+        tracing::warn!(partition = %self.name, ledger = %writer.ledger(), "storage is full; no records are taken until there is room");
         let why = writer.full().borrow().clone().unwrap_or_default();
         let fault = storage_fault::full(&why);
         self.core.storage_full(fault.clone());
@@ -260,7 +260,7 @@ impl Task {
             }
             News::Closed(fault) => self.begin_full(fault),
             News::NoRoom(fault) => {
-                tracing::warn!(partition = %self.partition, %fault, "no log ledger can be made; no records are taken until there is room");
+                tracing::warn!(partition = %self.name, %fault, "no log ledger can be made; no records are taken until there is room");
                 self.begin_full(fault);
             }
         }

@@ -10,7 +10,7 @@ use bookie_metadata::{Compare, MetadataError, MetadataStore, Op, Revision, Txn, 
 use futures::stream::{self, StreamExt};
 use hulse_proto::bookie::ReadClass;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{EntryId, LedgerId, NodeName, Offset, OwnerEpoch, PartitionId};
+use hulse_proto::id::{EntryId, LedgerId, NodeName, Offset, OwnerEpoch, PartitionId, TopicName};
 use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata, LedgerState};
 use hulse_proto::mutant::Mutation;
 use hulse_proto::time::WallClock;
@@ -58,8 +58,10 @@ pub(crate) struct Collaborators {
 }
 
 /// What a topic says of its partitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PartitionPolicy {
+    /// Its name, for people who read the log.
+    pub topic: Option<TopicName>,
     /// The owner's clock at the append is every record's timestamp.
     pub log_append_time: bool,
 }
@@ -67,6 +69,8 @@ pub struct PartitionPolicy {
 /// A partition that is ready to serve.
 pub(crate) struct Taken {
     pub(crate) config: CoreConfig,
+    /// What the log calls it.
+    pub(crate) name: Arc<str>,
     pub(crate) guard: Compare,
     pub(crate) state: PartitionState<Cursors>,
     pub(crate) log: LogReader,
@@ -155,7 +159,12 @@ async fn load(
         })
         .await?;
     state.log.end = next_offset;
+    let name = policy.topic.map_or_else(
+        || partition.to_string(),
+        |topic| format!("{topic}/{}", partition.index),
+    );
     Ok(Taken {
+        name: name.into(),
         config: CoreConfig {
             partition,
             epoch,

@@ -51,6 +51,8 @@ type SnapshotWork = Boxed<(StateWriter, Result<(), SnapshotError>)>;
 pub(super) struct Task {
     pub(super) with: Arc<Collaborators>,
     pub(super) partition: PartitionId,
+    /// What the log calls it: by its topic's name where that is known.
+    pub(super) name: Arc<str>,
     pub(super) epoch: OwnerEpoch,
     pub(super) guard: Compare,
     pub(super) core: PartitionCore<Cursors, Ticket>,
@@ -111,6 +113,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         clock: OwnerClock::new(with.clock.clone(), taken.state.log.append_time),
         with,
         partition: taken.config.partition,
+        name: taken.name,
         epoch: taken.config.epoch,
         guard: taken.guard,
         core: PartitionCore::new(taken.config, taken.state, taken.next_offset, taken.replayed)
@@ -152,7 +155,7 @@ impl Task {
         let end = self.serve(&mut commands).await;
         if end.done.is_none() && end.why.reason != Reason::ShuttingDown {
             let why = &end.why;
-            tracing::warn!(partition = %self.partition, %why, "partition ends by itself; the next request takes it over again");
+            tracing::warn!(partition = %self.name, %why, "partition ends by itself; the next request takes it over again");
         }
         ended.set(end.why.clone());
         self.core.fail(end.why.clone());
@@ -208,7 +211,7 @@ impl Task {
                 () = maybe(&mut self.until_room) => {
                     self.until_room = None;
                     self.core.room_returned();
-                    tracing::info!(partition = %self.partition, "records are taken again");
+                    tracing::info!(partition = %self.name, "records are taken again");
                 }
                 (writer, result) = maybe(&mut self.snapshot_work) => {
                     self.snapshot_work = None;
@@ -322,7 +325,7 @@ impl Task {
             }
         }
         if let Err(fault) = self.drain_cursors().await {
-            tracing::debug!(partition = %self.partition, %fault, "acks are left to the next owner");
+            tracing::debug!(partition = %self.name, %fault, "acks are left to the next owner");
         }
     }
 
@@ -338,7 +341,7 @@ impl Task {
             .and_then(|mut state| state.writer.take());
         for writer in self.writer.take().into_iter().chain(state) {
             if let Err(error) = writer.close(guard.clone()).await {
-                tracing::debug!(partition = %self.partition, %error, "ledger was left to recovery");
+                tracing::debug!(partition = %self.name, %error, "ledger was left to recovery");
             }
         }
     }
@@ -409,7 +412,7 @@ impl Task {
             Err(SnapshotError::Later(fault)) => {
                 let first = !std::mem::replace(&mut self.snapshot_failing, true);
                 if let Some(others) = first.then(|| self.with.late.speak()).flatten() {
-                    tracing::warn!(partition = %self.partition, others, %fault, "snapshot of the partition's state is late");
+                    tracing::warn!(partition = %self.name, others, %fault, "snapshot of the partition's state is late");
                 }
                 self.core.snapshot_done(false, now);
             }

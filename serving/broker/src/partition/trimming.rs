@@ -58,6 +58,16 @@ pub(crate) struct TrimCommand {
     pub(super) answer: oneshot::Sender<Result<Offset, Fault>>,
 }
 
+impl TrimCommand {
+    /// What the log says of why records go.
+    fn cause(&self) -> &'static str {
+        match self.holds {
+            true => "retention",
+            false => "a request",
+        }
+    }
+}
+
 /// A log ledger that the state machine asked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wanted {
@@ -83,6 +93,8 @@ pub(super) enum Done {
 pub(super) struct Trimming {
     /// The highest log start that was asked for.
     wanted: Offset,
+    /// By what.
+    cause: &'static str,
     waiting: Vec<TrimCommand>,
     pub(super) work: Option<Work>,
     /// Something may be to do.
@@ -133,7 +145,10 @@ impl Task {
             // Who asked may have gone.
             Some(result) => drop(command.answer.send(result)),
             None => {
-                self.trimming.wanted = self.trimming.wanted.max(to);
+                if to > self.trimming.wanted {
+                    self.trimming.wanted = to;
+                    self.trimming.cause = command.cause();
+                }
                 self.trimming.waiting.push(TrimCommand {
                     to: Some(to),
                     ..command
@@ -189,7 +204,7 @@ impl Task {
             Ok(Done::Moved(to)) => {
                 let offsets = self.log.with_view(|view| view.move_start(to));
                 self.offsets.send_replace(offsets);
-                tracing::info!(partition = %self.partition, log_start = %to, "log is trimmed");
+                tracing::info!(partition = %self.name, log_start = %to, cause = self.trimming.cause, "log is trimmed");
                 let waiting = std::mem::take(&mut self.trimming.waiting);
                 for command in waiting {
                     match command.to {
@@ -202,7 +217,7 @@ impl Task {
             Ok(Done::Dropped(ledgers)) => self.dropped(&ledgers),
             Err(fault) if fault.reason == Reason::PartitionMoved => return Err(fault),
             Err(fault) => {
-                tracing::warn!(partition = %self.partition, %fault, "trimmed ledgers stay for now");
+                tracing::warn!(partition = %self.name, %fault, "trimmed ledgers stay for now");
                 self.trimming.rests_until = Some(Instant::now() + REST);
             }
         }

@@ -346,7 +346,7 @@ impl Task {
             (Ok(()), None) => Ok(()),
             (Err(SnapshotError::Later(fault)), _) => {
                 if !std::mem::replace(&mut self.cursors.failing, true) {
-                    tracing::warn!(partition = %self.partition, %fault, "acks cannot be made durable now; they wait");
+                    tracing::warn!(partition = %self.name, %fault, "acks cannot be made durable now; they wait");
                 }
                 self.cursors.core.not_written(fault, now);
                 Ok(())
