@@ -168,6 +168,29 @@ impl Subscriptions {
         Ok((subscription, joined))
     }
 
+    /// Says anew whether records that are not processed are kept; the cursors are told by whoever asks for this.
+    ///
+    /// # Errors
+    /// `SUBSCRIPTION_NOT_FOUND`, `SUBSCRIPTION_DELETING`, `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`, `DATA_DAMAGED`.
+    pub async fn set_hold(
+        &self,
+        name: &SubscriptionName,
+        hold: bool,
+    ) -> Result<Subscription, Fault> {
+        let changed = self.change(name, |found| {
+            let mut wanted = found.ok_or_else(|| not_found(name))?;
+            if wanted.deleting {
+                return Err(deleting(name));
+            }
+            if wanted.hold == hold {
+                return Ok(Wanted::Keep);
+            }
+            wanted.hold = hold;
+            Ok(Wanted::Put(wanted))
+        });
+        changed.await?.ok_or_else(|| not_found(name))
+    }
+
     /// Marks a subscription, or its part for one topic, as being deleted. `None`: there is none.
     ///
     /// # Errors

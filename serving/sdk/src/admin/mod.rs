@@ -1,5 +1,6 @@
 //! Administration of topics, subscriptions and ledgers: typed forms of services Admin and Subscriptions.
 
+mod backlog;
 mod handle;
 mod offsets;
 mod retention;
@@ -7,11 +8,12 @@ mod subscription_types;
 mod subscriptions;
 mod types;
 
+pub use backlog::{BacklogAction, BacklogQuota, KeptBacklog};
 pub use handle::Admin;
 pub use offsets::Offsets;
 pub use retention::{Keep, NewTopic, Retention, TopicChange, TrimTo, Trimmed};
 pub use subscription_types::{
     AttachedConsumer, Cursor, CursorSelection, CursorState, MovedCursor, NewSubscription,
-    Subscription,
+    Subscription, SubscriptionChange,
 };
 pub use types::{Ledger, Partition, Topic};

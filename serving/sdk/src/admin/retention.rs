@@ -7,6 +7,7 @@ use hulse_proto::id::Offset;
 use hulse_proto::time::TimestampMs;
 use hulse_proto::wire::v1::{self, trim_point};
 
+use super::backlog::{BacklogAction, BacklogQuota};
 use super::handle::Admin;
 use super::types::Topic;
 use crate::error::Error;
@@ -44,6 +45,8 @@ pub struct NewTopic {
     pub partitions: u32,
     /// How long its records stay.
     pub retention: Retention,
+    /// How much its subscriptions may keep.
+    pub backlog_quota: BacklogQuota,
 }
 
 /// What of a topic is changed; `None` stays as it is.
@@ -53,6 +56,12 @@ pub struct TopicChange {
     pub retention_time: Option<Keep<Duration>>,
     /// Bytes that stay in each partition.
     pub retention_bytes: Option<Keep<u64>>,
+    /// Bytes that a subscription may keep of each partition.
+    pub backlog_bytes: Option<Keep<u64>>,
+    /// How long it may keep a record.
+    pub backlog_time: Option<Keep<Duration>>,
+    /// What happens to one that keeps more; `Some(None)`: as the cluster says.
+    pub backlog_action: Option<Option<BacklogAction>>,
 }
 
 /// Up to where a log is trimmed.
@@ -77,13 +86,13 @@ pub struct Trimmed {
 }
 
 impl Keep<u64> {
-    fn from_wire(wire: Option<i64>) -> Self {
+    pub(super) fn from_wire(wire: Option<i64>) -> Self {
         wire.map_or(Self::Default, |value| {
             u64::try_from(value).map_or(Self::All, Self::UpTo)
         })
     }
 
-    fn to_wire(self) -> i64 {
+    pub(super) fn to_wire(self) -> i64 {
         match self {
             Self::Default => INHERITED,
             Self::All => UNLIMITED,
@@ -92,7 +101,7 @@ impl Keep<u64> {
     }
 }
 
-fn time_from_wire(wire: Option<i64>) -> Keep<Duration> {
+pub(super) fn time_from_wire(wire: Option<i64>) -> Keep<Duration> {
     match Keep::from_wire(wire) {
         Keep::Default => Keep::Default,
         Keep::All => Keep::All,
@@ -100,13 +109,18 @@ fn time_from_wire(wire: Option<i64>) -> Keep<Duration> {
     }
 }
 
-fn time_to_wire(time: Keep<Duration>) -> i64 {
+pub(super) fn time_to_wire(time: Keep<Duration>) -> i64 {
     let ms = match time {
         Keep::Default => Keep::Default,
         Keep::All => Keep::All,
         Keep::UpTo(time) => Keep::UpTo(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
     };
     ms.to_wire()
+}
+
+/// Of a new topic: what the cluster says is left out.
+pub(super) fn said(value: i64) -> Option<i64> {
+    (value != INHERITED).then_some(value)
 }
 
 impl Retention {
@@ -119,7 +133,6 @@ impl Retention {
     }
 
     fn to_wire(self) -> v1::Retention {
-        let said = |value: i64| (value != INHERITED).then_some(value);
         v1::Retention {
             time_ms: said(time_to_wire(self.time)),
             bytes: said(self.bytes.to_wire()),
@@ -137,6 +150,7 @@ impl Admin {
             name: name.to_owned(),
             partitions: new.partitions,
             retention: Some(new.retention.to_wire()),
+            backlog_quota: Some(new.backlog_quota.to_wire()),
         };
         let answer = self.change(request, |mut admin, request| async move {
             admin.create_topic(request).await
@@ -144,7 +158,8 @@ impl Admin {
         Topic::from_wire(answer.await?.topic)
     }
 
-    /// Changes how long the records of a topic stay; brokers go by it within their next round of retention.
+    /// Changes how long the records of a topic stay, and how much its subscriptions may keep; brokers go by it within their next
+    /// round of retention, or look at backlogs.
     ///
     /// # Errors
     /// TOPIC_NOT_FOUND, …; or the outcome is unknown.
@@ -153,6 +168,9 @@ impl Admin {
             name: name.to_owned(),
             retention_ms: change.retention_time.map(time_to_wire),
             retention_bytes: change.retention_bytes.map(Keep::to_wire),
+            backlog_bytes: change.backlog_bytes.map(Keep::to_wire),
+            backlog_ms: change.backlog_time.map(time_to_wire),
+            backlog_action: change.backlog_action.map(BacklogAction::change_to_wire),
         };
         // Said twice it means the same.
         let answer = self.ask(request, |mut admin, request| async move {

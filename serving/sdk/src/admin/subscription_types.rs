@@ -26,6 +26,13 @@ pub struct NewSubscription {
     pub hold: bool,
 }
 
+/// What of a subscription is changed; `None` stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SubscriptionChange {
+    /// Whether records are kept until they are acknowledged, whatever retention says.
+    pub hold: Option<bool>,
+}
+
 impl NewSubscription {
     /// An EXCLUSIVE one that begins at the end and holds.
     pub fn new(name: impl Into<String>, topic: impl Into<String>) -> Self {
@@ -137,6 +144,10 @@ pub struct CursorState {
     pub blocked: Vec<String>,
     /// The owner's clock at the last acknowledgement or seek, ms since 1970; 0: none yet.
     pub acked_at_ms: i64,
+    /// Of the topic's backlog quota; above 100: over it. `None`: there is none for it.
+    pub backlog_used_percent: Option<u32>,
+    /// Records that it has lost to the quota since the partition was opened.
+    pub evicted_records: u64,
 }
 
 /// A consumer that is attached to a partition.
@@ -227,6 +238,8 @@ impl Cursor {
                     .collect(),
                 blocked: wire.blocked,
                 acked_at_ms: wire.acked_at_ms,
+                backlog_used_percent: wire.backlog_used_percent,
+                evicted_records: wire.evicted_records,
             }),
         };
         Self {

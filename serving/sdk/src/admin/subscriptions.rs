@@ -12,7 +12,7 @@ use tonic::{Response, Status};
 
 use super::handle::{Admin, PAGES_MAX};
 use super::subscription_types::{
-    Cursor, CursorSelection, MovedCursor, NewSubscription, Subscription,
+    Cursor, CursorSelection, MovedCursor, NewSubscription, Subscription, SubscriptionChange,
 };
 use crate::client::Repeat;
 use crate::connect::MESSAGE_BYTES_MAX;
@@ -48,6 +48,30 @@ impl Admin {
             Subscription::from_wire(answer.subscription)?,
             answer.created,
         ))
+    }
+
+    /// Changes a subscription, on all of its topics; durable on every cursor when it answers. `topic` may be empty where `name` is a full
+    /// one.
+    ///
+    /// # Errors
+    /// SUBSCRIPTION_NOT_FOUND, TOPIC_NOT_FOUND, INVALID_REQUEST (nothing is changed), …: some cursors may have been told.
+    pub async fn update_subscription(
+        &self,
+        name: &str,
+        topic: &str,
+        change: SubscriptionChange,
+    ) -> Result<Subscription, Error> {
+        let request = v1::UpdateSubscriptionRequest {
+            subscription: name.to_owned(),
+            topic: topic.to_owned(),
+            policies: Some(v1::SubscriptionPolicies { hold: change.hold }),
+        };
+        // Said twice it means the same.
+        let answer =
+            self.subscriptions(Repeat::Always, request, |mut client, request| async move {
+                client.update(request).await
+            });
+        Subscription::from_wire(answer.await?.subscription)
     }
 
     /// Every subscription of a topic; of a namespace (`tenant/namespace`) when the topic is empty; of all when both are.

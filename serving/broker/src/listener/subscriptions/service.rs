@@ -110,6 +110,29 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
         self.0.answer("Subscriptions.Describe", work).await
     }
 
+    async fn update(
+        &self,
+        request: Request<v1::UpdateSubscriptionRequest>,
+    ) -> Result<Response<v1::UpdateSubscriptionResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            let front = &self.0;
+            let topic = self.topic(&request.topic).await?;
+            let topic_name = topic.as_ref().map(|topic| &topic.name);
+            let name = front.subscription_name(&request.subscription, topic_name)?;
+            front.allow(Action::Alter, Resource::Subscription(&name))?;
+            let policies = request.policies.as_ref();
+            let Some(hold) = policies.and_then(|policies| policies.hold) else {
+                return Err(invalid("the update changes nothing"));
+            };
+            let subscription = front.hold(&name, hold).await?;
+            Ok(v1::UpdateSubscriptionResponse {
+                subscription: Some(front.describe(&subscription).await),
+            })
+        };
+        self.0.answer("Subscriptions.Update", work).await
+    }
+
     async fn seek(
         &self,
         request: Request<v1::SeekSubscriptionRequest>,

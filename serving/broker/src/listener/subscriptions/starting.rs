@@ -4,6 +4,7 @@ use futures::{StreamExt, TryStreamExt};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::Offset;
 
+use super::describing::is_gone;
 use crate::listener::front::Front;
 use crate::partition::CursorStart;
 use crate::subscriptions::{NewSubscription, StartPoint, Subscription, SubscriptionName};
@@ -47,6 +48,35 @@ impl Front {
             made.try_collect::<Vec<()>>().await?;
         }
         Ok((subscription, joined))
+    }
+
+    /// Says anew whether the subscription keeps records; every cursor has it when this answers. Cut short, the same request goes on.
+    ///
+    /// # Errors
+    /// Those of [`crate::Subscriptions::set_hold`], of opening a partition, and of [`PartitionHandle::hold_cursor`].
+    pub(super) async fn hold(
+        &self,
+        name: &SubscriptionName,
+        hold: bool,
+    ) -> Result<Subscription, Fault> {
+        let subscription = self.subscriptions.set_hold(name, hold).await?;
+        let places = self.places(&subscription, None).await?;
+        let told = futures::stream::iter(places).map(|place| {
+            let id = subscription.id;
+            async move {
+                let told = async {
+                    let open = self.open(place.partition).await?;
+                    open.hold_cursor(id, hold).await
+                };
+                match told.await {
+                    Err(fault) if is_gone(&fault) => Ok(()),
+                    told => told,
+                }
+            }
+        });
+        let told = told.buffer_unordered(CURSORS_AT_ONCE);
+        told.try_collect::<Vec<()>>().await?;
+        Ok(subscription)
     }
 
     /// The topic has new partitions: its subscriptions have cursors there from now on, so that nothing of them is trimmed before

@@ -264,3 +264,52 @@ async fn requests_that_name_nothing_are_refused() {
     };
     assert_eq!(reason(client.seek(seek).await), Reason::InvalidRequest);
 }
+
+#[tokio::test]
+async fn hold_is_changed_for_every_cursor_and_stays_so_over_a_kill() {
+    let world = World::new().await;
+    // What a subscription keeps is counted against the quota, and only what it keeps.
+    let request = v1::CreateTopicRequest {
+        name: "t".to_owned(),
+        partitions: 1,
+        backlog_quota: Some(v1::BacklogQuota {
+            bytes: Some(1 << 30),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let made = world.admin().create_topic(request).await.unwrap();
+    let topic = made.into_inner().topic.unwrap().topic_uuid;
+    create(&world, "t", "s", Some(earliest())).await.unwrap();
+    store(&world, &topic, 3).await;
+    let request = |name: &str, hold| v1::UpdateSubscriptionRequest {
+        subscription: name.to_owned(),
+        topic: "t".to_owned(),
+        policies: Some(v1::SubscriptionPolicies { hold }),
+    };
+    let counts = async |world: &World| cursor(world, "s").await.backlog_used_percent.is_some();
+    assert!(counts(&world).await);
+    let loose = world
+        .subscriptions()
+        .update(request("s", Some(false)))
+        .await;
+    let loose = loose.unwrap().into_inner().subscription.unwrap();
+    assert_eq!(loose.policies.unwrap().hold, Some(false));
+    assert!(!counts(&world).await);
+    let next = world.killed().await;
+    assert!(!counts(&next).await);
+    // The same once more changes nothing, and is no error.
+    for hold in [true, true] {
+        let changed = next.subscriptions().update(request("s", Some(hold))).await;
+        let changed = changed.unwrap().into_inner().subscription.unwrap();
+        assert_eq!(changed.policies.unwrap().hold, Some(true));
+    }
+    assert!(counts(&next).await);
+    let nothing = next.subscriptions().update(request("s", None)).await;
+    assert_eq!(reason(nothing), Reason::InvalidRequest);
+    let gone = next
+        .subscriptions()
+        .update(request("gone", Some(true)))
+        .await;
+    assert_eq!(reason(gone), Reason::SubscriptionNotFound);
+}
