@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Reading order: [`Client`], [`Producer`] (`producer` says the path of a record; `lane/core.rs` is the heart), [`Reader`], [`Admin`],
-//! [`Error`]. Connections: `connect`; produce sessions: `session`.
+//! [`Error`]. Connections: `connect`; produce sessions: `session`. For those who use it: [`losing_nothing`].
 //!
 //! # Invariants
 //! 1. Nothing is stored twice and nothing of a partition is reordered, through any number of broken links, while the producer is
@@ -39,6 +39,7 @@ mod consumer;
 mod error;
 mod interceptor;
 mod lane;
+pub mod losing_nothing;
 mod producer;
 mod reader;
 mod session;
@@ -46,9 +47,9 @@ mod session;
 mod testing;
 
 pub use admin::{
-    Admin, AttachedConsumer, Cursor, CursorSelection, CursorState, Keep, Ledger, MovedCursor,
-    NewSubscription, NewTopic, Offsets, Partition, Retention, Subscription, Topic, TopicChange,
-    TrimTo, Trimmed,
+    Admin, AttachedConsumer, BacklogAction, BacklogQuota, Cursor, CursorSelection, CursorState,
+    Keep, KeptBacklog, Ledger, MovedCursor, NewSubscription, NewTopic, Offsets, Partition,
+    Retention, Subscription, SubscriptionChange, Topic, TopicChange, TrimTo, Trimmed,
 };
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};

@@ -4,6 +4,7 @@ use hulse_proto::error::Fault;
 use hulse_proto::id::{LedgerId, Offset, TopicId};
 use hulse_proto::wire::v1;
 
+use super::backlog::{BacklogQuota, KeptBacklog};
 use super::retention::Retention;
 use crate::error::Error;
 
@@ -27,6 +28,10 @@ pub struct Topic {
     pub retention: Retention,
     /// The same with what the cluster says where the topic says nothing.
     pub effective_retention: Retention,
+    /// How much its subscriptions may keep, as it says itself.
+    pub backlog_quota: BacklogQuota,
+    /// The same with what the cluster says where the topic says nothing.
+    pub effective_backlog_quota: BacklogQuota,
     /// While the answering broker deletes it: partitions whose data are not gone yet.
     pub partitions_left: Option<u32>,
 }
@@ -49,6 +54,8 @@ pub struct Partition {
     pub stored_bytes: Option<u64>,
     /// Why it does not serve.
     pub fault: Option<Fault>,
+    /// Where there is a quota: the subscription that is nearest to it, or most over it.
+    pub backlog: Option<KeptBacklog>,
 }
 
 /// A ledger of a partition.
@@ -91,6 +98,8 @@ impl Topic {
             state: wire.state,
             retention: Retention::from_wire(wire.retention),
             effective_retention: Retention::from_wire(wire.effective_retention),
+            backlog_quota: BacklogQuota::from_wire(wire.backlog_quota),
+            effective_backlog_quota: BacklogQuota::from_wire(wire.effective_backlog_quota),
             partitions_left: wire.partitions_left,
             partition: wire
                 .partition
@@ -111,6 +120,7 @@ impl Partition {
             high_watermark: wire.high_watermark.map(Offset),
             stored_bytes: wire.stored_bytes,
             fault: wire.fault.map(Fault::from_wire),
+            backlog: wire.backlog.map(KeptBacklog::from_wire),
         }
     }
 }
