@@ -1,6 +1,7 @@
 //! What the connections of a listener share, and what one of them tells its requests.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -94,12 +95,24 @@ pub(crate) struct Link {
     pub(crate) turn: Mutex<Turn>,
     /// What its producers must send again before anything else.
     pub(crate) owed: Mutex<Owed>,
+    /// Where the client is.
+    pub(crate) peer: SocketAddr,
+    /// The log has its line about what this client asks for and is not served.
+    pub(crate) told: AtomicBool,
 }
 
 impl Link {
     /// The broker.
     pub(crate) fn front(&self) -> &Arc<Front> {
         &self.served.front
+    }
+
+    /// Says in the log that this client asks for what is not served: once for each connection, as clients ask again and again, and
+    /// seldom enough for a flood of connections.
+    pub(crate) fn not_served(&self, what: &str, name: &str) {
+        if !self.told.swap(true, Ordering::Relaxed) && self.served.complains() {
+            tracing::info!(peer = %self.peer, what, name, "a Kafka client asks for what is not served yet");
+        }
     }
 
     /// A topic by what a request calls it: its name, or from some version on its identity; looked for until `until`.

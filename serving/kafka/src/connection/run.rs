@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -80,6 +80,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             lean: Arc::new(Semaphore::new(1)),
             turn: Mutex::default(),
             owed: Mutex::default(),
+            peer,
+            told: AtomicBool::default(),
         };
         let inbox = Inbox::new(link.served.large_frames.clone());
         Self {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hulse_proto::error::{Fault, Reason};
+use hulse_proto::error::Reason;
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
@@ -23,6 +23,8 @@ use crate::wire::{APIS, Asked, Broken, Request, text};
 const ENDPOINTS_OF_BROKERS: i8 = 1;
 /// First version that asks for several coordinators at once.
 const COORDINATORS_FROM: i16 = 4;
+/// Key type of groups; transactional ids have another.
+const GROUPS: i8 = 0;
 /// "Not told."
 pub(super) const NO_OPERATIONS: i32 = i32::MIN;
 
@@ -89,6 +91,9 @@ pub(super) fn cluster(link: &Arc<Link>, mut request: Request) -> Result<Outcome,
 /// every other error to an application that did nothing wrong. So nobody is told an error.
 pub(super) fn coordinator(link: &Link, mut request: Request) -> Result<Outcome, Broken> {
     let message: FindCoordinatorRequest = request.decode()?;
+    for (group, name) in looked_up(&message, request.version) {
+        link.not_served(if group { "group" } else { "transactional id" }, name);
+    }
     let node_id = link.served.node_id.into();
     let (host, port) = (text(link.host.clone()), i32::from(link.port));
     let mut response = FindCoordinatorResponse::default().with_error_message(None);
@@ -112,6 +117,13 @@ pub(super) fn coordinator(link: &Link, mut request: Request) -> Result<Outcome, 
     Ok(Outcome::message(request.asked(), &response))
 }
 
+/// What the coordinator is asked for of: whether it is a group, and its name.
+fn looked_up(message: &FindCoordinatorRequest, version: i16) -> impl Iterator<Item = (bool, &str)> {
+    let one = (version < COORDINATORS_FROM).then_some(&message.key);
+    let names = one.into_iter().chain(&message.coordinator_keys);
+    names.map(|name| (message.key_type == GROUPS, name.as_str()))
+}
+
 /// A producer id. Without transactions each request gets a new one; idempotent producers raise their epoch by themselves
 /// (serving.md C1).
 pub(super) async fn init_producer_id(
@@ -119,15 +131,19 @@ pub(super) async fn init_producer_id(
     mut request: Request,
 ) -> Result<Outcome, Broken> {
     let message: InitProducerIdRequest = request.decode()?;
-    let given = match message.transactional_id {
-        Some(_) => Err(Fault::new(
-            Reason::InvalidRequest,
-            "this broker has no transactions yet; send without a transactional id",
-        )),
-        None => link.front().new_producer_id().await,
-    };
     let response = InitProducerIdResponse::default();
-    let response = match given {
+    if let Some(id) = &message.transactional_id {
+        link.not_served("transactional id", id.as_str());
+        link.front().metrics().fault(Reason::InvalidRequest);
+        // The one code that ends both Java's producer and librdkafka's; the latter asks for ever after INVALID_REQUEST.
+        let code = error_code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
+        let response = response
+            .with_error_code(code)
+            .with_producer_id((-1).into())
+            .with_producer_epoch(-1);
+        return Ok(Outcome::message(request.asked(), &response).with_code(code));
+    }
+    let response = match link.front().new_producer_id().await {
         Ok(id) => response
             .with_producer_id(id.0.into())
             .with_producer_epoch(0),

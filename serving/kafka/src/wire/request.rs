@@ -77,7 +77,10 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Header => f.write_str("a request's header is cut off"),
-            Self::Key(key) => write!(f, "requests of key {key} are not served"),
+            Self::Key(key) => match ApiKey::try_from(*key) {
+                Ok(name) => write!(f, "{name:?} (key {key}) is not served"),
+                Err(()) => write!(f, "requests of key {key} are not served"),
+            },
             Self::Version(key, version) => {
                 write!(f, "version {version} of {key:?} is not served")
             }
@@ -245,5 +248,17 @@ impl Request {
             true => Ok(decoded),
             false => Err(form),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Broken;
+
+    #[test]
+    fn request_that_is_not_served_is_called_by_its_name() {
+        let told = |key| Broken::Key(key).to_string();
+        assert_eq!(told(11), "JoinGroup (key 11) is not served");
+        assert!(told(9_999).contains("9999"), "{}", told(9_999));
     }
 }
