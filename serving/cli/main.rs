@@ -1,7 +1,7 @@
 //! `hulse`: the one binary. It parses, builds, wires and waits; what a thing does lives in its own crate.
 //!
 //! Reading order: [`arguments`] (the command line), [`config`] (what a node is told), [`roles`] (what runs a server),
-//! [`commands`] (what talks to one), [`failure`], [`usage`] and [`output`] (how it ends and what it prints).
+//! [`commands`] (what talks to one), [`failure`], [`usage`], [`foreign`] and [`output`] (how it ends and what it prints).
 //!
 //! # Invariants
 //! 1. Data go to standard output, words to standard error; a reader that closes our output ends us quietly with 0.
@@ -11,6 +11,7 @@ mod arguments;
 mod commands;
 mod config;
 mod failure;
+mod foreign;
 mod format;
 mod output;
 mod position;

@@ -1,4 +1,4 @@
-//! Wrong command lines as failures of four parts, with a word for those who know Kafka's tools.
+//! Wrong command lines as failures of four parts, with a word for those who know other tools ([`foreign`]).
 
 use std::ffi::OsString;
 
@@ -7,76 +7,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::arguments::Globals;
 use crate::commands::shapes;
 use crate::failure::{Code, Failure};
+use crate::foreign;
 use crate::output::Shape;
-
-/// What the flags of Kafka's own tools are called here.
-const KAFKA: &[(&str, &str)] = &[
-    ("--from-beginning", "-o start reads from the beginning"),
-    (
-        "--bootstrap-server",
-        "--server HOST:PORT names the server; its gRPC port is 7400 by default, 9092 is for Kafka's clients",
-    ),
-    (
-        "--broker-list",
-        "--server HOST:PORT names the server; its gRPC port is 7400 by default, 9092 is for Kafka's clients",
-    ),
-    (
-        "--zookeeper",
-        "--server HOST:PORT names the server; there is no ZooKeeper",
-    ),
-    ("--group", "-s NAME reads through a subscription"),
-    ("--consumer-group", "-s NAME reads through a subscription"),
-    (
-        "--topic",
-        "the topic stands without a flag: hulse produce TOPIC, hulse consume TOPIC, hulse topics create TOPIC",
-    ),
-    (
-        "--topics",
-        "topics stand without a flag: hulse consume TOPIC TOPIC",
-    ),
-    ("--max-messages", "-n N stops after N records"),
-    (
-        "--timeout-ms",
-        "-e stops at the end; --timeout 5s bounds a request",
-    ),
-    (
-        "--property",
-        "-f FORMAT says how a record is written, e.g. -f '%k\\t%v\\n'; -H NAME=VALUE adds a header",
-    ),
-    (
-        "--producer-property",
-        "--compression, --acks and --timeout are flags of their own",
-    ),
-    (
-        "--consumer-property",
-        "-o, -n and -e are flags of their own",
-    ),
-    ("--compression-codec", "--compression lz4 or zstd"),
-    ("--compression-type", "--compression lz4 or zstd"),
-    (
-        "--replication-factor",
-        "copies are a matter of the server: broker.replication in its configuration",
-    ),
-    ("--list", "hulse topics list"),
-    ("--describe", "hulse topics describe TOPIC"),
-    ("--create", "hulse topics create TOPIC -p 8"),
-    ("--delete", "hulse topics delete TOPIC"),
-    ("--alter", "hulse topics partitions TOPIC N"),
-];
-
-/// Values of Kafka's `acks`.
-const KAFKA_ACKS: &[(&str, &str)] = &[
-    ("all", "--acks quorum, the default, is what Kafka calls all"),
-    (
-        "-1",
-        "--acks quorum, the default, is what Kafka calls -1 or all",
-    ),
-    (
-        "1",
-        "--acks quorum, the default; one copy alone is never asked for, the server's ack quorum is",
-    ),
-    ("0", "--acks none is what Kafka calls 0"),
-];
 
 /// True for help and version, which are no failures, and for a command that is not whole: it shows its help.
 pub(crate) fn is_page(error: &clap::Error) -> bool {
@@ -141,7 +73,7 @@ pub(crate) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
         "" => "hulse --help".to_owned(),
         path => format!("hulse {path} --help"),
     };
-    let next = kafka_tip(error)
+    let next = foreign::word(&path, error)
         .map(str::to_owned)
         .or_else(|| suggestion(error))
         .unwrap_or(help);
@@ -160,7 +92,8 @@ fn why(error: &clap::Error) -> String {
     lines.join("\n")
 }
 
-fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
+/// A word of the command line, or of those that there are, that clap found fault with.
+pub(crate) fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text.clone()),
         // The nearest stands last.
@@ -179,23 +112,6 @@ fn suggestion(error: &clap::Error) -> Option<String> {
     .into_iter()
     .find_map(|kind| context(error, kind))
     .map(|word| format!("did you mean {word}?"))
-}
-
-fn kafka_tip(error: &clap::Error) -> Option<&'static str> {
-    let argument = context(error, ContextKind::InvalidArg)?;
-    let value = context(error, ContextKind::InvalidValue);
-    if argument.starts_with("--acks") {
-        let value = value?;
-        return KAFKA_ACKS
-            .iter()
-            .find(|(word, _)| *word == value)
-            .map(|(_, tip)| *tip);
-    }
-    let flag = argument.split(['=', ' ']).next().unwrap_or(&argument);
-    KAFKA
-        .iter()
-        .find(|(word, _)| *word == flag)
-        .map(|(_, tip)| *tip)
 }
 
 #[cfg(test)]
@@ -217,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_kafka_get_the_right_word() {
+    fn words_of_other_tools_get_the_right_one() {
         for (line, tip) in [
             ("hulse consume orders --from-beginning", "-o start"),
             ("hulse consume --from-beginning --topic orders", "-o start"),
@@ -228,6 +144,23 @@ mod tests {
             ("hulse produce orders --acks 0", "--acks none"),
             ("hulse topics --list", "hulse topics list"),
             ("hulse topics create --topic orders", "without a flag"),
+            ("hulse consume orders -g workers", "-s NAME"),
+            ("hulse consume orders -G workers", "-s NAME"),
+            ("hulse consume orders -c 5", "-n N"),
+            ("hulse consume -t orders", "without a flag"),
+            ("hulse produce orders -K:", "-f '%k:%v"),
+            ("hulse produce orders -b localhost:9092", "--server"),
+            ("hulse topics create orders -r 3", "broker.replication"),
+            (
+                "hulse topics create orders --config retention.ms=1",
+                "--retention",
+            ),
+            ("hulse topics consume orders", "hulse consume TOPIC"),
+            ("hulse topics produce orders", "hulse produce TOPIC"),
+            ("hulse groups list", "hulse subscriptions"),
+            ("hulse group describe g", "hulse subscriptions"),
+            ("hulse consumer-groups", "hulse subscriptions"),
+            ("hulse admin topics", "hulse topics list"),
         ] {
             let told = told(line);
             assert!(told.contains(tip), "{line}: {told}");

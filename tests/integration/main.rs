@@ -15,6 +15,7 @@ mod endurance;
 mod flights;
 mod journeys;
 mod kafka;
+mod losing_nothing;
 mod numbers;
 mod proxy;
 mod refusals;

@@ -49,8 +49,9 @@ pub(crate) enum Bench {
     /// Send as fast as answers allow, or at a rate
     #[command(after_help = "\
 With --compression all and a FILE: each codec (none, lz4, zstd, gzip, snappy) compresses these records and sends them, in three rounds of a
-third of --duration each. Printed are the ratio, what one processor of the client can compress, and the rate from end to end; then
-which resource limits, and which codec to take, or none.
+third of --duration each. Printed are the ratio, what one processor of the client can compress, and the rate from end to end (the
+middle round, and how far the rounds scatter); then which resource limits, and which codec to take, or none. A topic that was made
+for it is deleted again.
 
 Examples:
   hulse bench produce --duration 2s

@@ -34,6 +34,9 @@ pub(crate) struct Globals {
         help_heading = "Globals"
     )]
     pub(crate) server: String,
+    /// The profile that named the server, when one did.
+    #[arg(skip)]
+    pub(crate) server_of: Option<String>,
     /// Configuration file (default: ./hulse.toml if it exists; conf.d/*.toml beside it is read too)
     #[arg(
         long,
@@ -107,6 +110,7 @@ impl Globals {
             .filter(|_| is_default("server"))
         {
             self.server.clone_from(server);
+            self.server_of = Some(chosen.name.clone());
         }
         if let Some(timeout) = chosen.profile.timeout.filter(|_| is_default("timeout")) {
             self.timeout = timeout;

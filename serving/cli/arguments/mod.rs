@@ -27,5 +27,5 @@ pub(crate) use node::{ConfigCommand, Standalone};
 pub(crate) use profile::ProfileCommand;
 pub(crate) use records::{Acks, Compression, Consume, Produce};
 pub(crate) use subscriptions::{OfTopic, Subscriptions, Type};
-pub(crate) use topics::{Copy, Peek, RetentionFlags, Topics, Trim};
+pub(crate) use topics::{BacklogFlags, BacklogPolicy, Copy, Peek, RetentionFlags, Topics, Trim};
 pub(crate) use tree::{Arguments, Command};

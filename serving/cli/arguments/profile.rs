@@ -21,7 +21,7 @@ pub(crate) enum ProfileCommand {
         /// Letters, digits, - and _
         name: String,
     },
-    /// Use this profile from now on; - is the one before
+    /// Use this profile from now on; - is what was before: another one, or none
     #[command(after_help = "Examples:\n  hulse profile use local\n  hulse profile use -")]
     Use {
         /// Its name, or -

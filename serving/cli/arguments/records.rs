@@ -53,6 +53,9 @@ pub(crate) struct Produce {
     /// What to wait for
     #[arg(long, value_enum, default_value = "quorum")]
     pub(crate) acks: Acks,
+    /// at_least_once: --acks quorum; at_most_once: --acks none
+    #[arg(long, conflicts_with = "acks", value_name = "MODE")]
+    pub(crate) delivery: Option<DeliveryMode>,
     /// How batches are compressed
     #[arg(long, value_enum, default_value = "none")]
     pub(crate) compression: Compression,
@@ -64,11 +67,23 @@ pub(crate) struct Produce {
     pub(crate) number: bool,
 }
 
+impl Produce {
+    /// What to wait for, by either of the two flags.
+    pub(crate) fn acks(&self) -> Acks {
+        match self.delivery {
+            None => self.acks,
+            Some(DeliveryMode::AtMostOnce) => Acks::None,
+            Some(_) => Acks::Quorum,
+        }
+    }
+}
+
 fn produce_help() -> String {
     format!(
         "{}\n\nThe literal at the end of the format ends a record (a newline where there is none).\n\n\
          Examples:\n  echo hello | hulse produce greetings\n  \
          hulse produce orders -f '%k\\t%v\\n' --file orders.tsv\n  \
+         seq 1000 | hulse produce counted --delivery at_least_once --number\n  \
          hulse produce blobs -f '%v{{base64}}\\n' -H source=import --compression zstd < blobs.txt",
         format::INPUT_HELP
     )

@@ -58,6 +58,20 @@ pub(crate) enum Subscriptions {
         #[arg(long)]
         no_hold: bool,
     },
+    /// Change whether a subscription keeps records that are not acknowledged
+    #[command(
+        after_help = "Examples:\n  hulse subs update orders billing --no-hold\n  hulse subs update orders billing --hold"
+    )]
+    Update {
+        #[command(flatten)]
+        of: OfTopic,
+        /// Keep records until they are acknowledged, whatever retention says
+        #[arg(long, required_unless_present = "no_hold", conflicts_with = "no_hold")]
+        hold: bool,
+        /// Let retention take records that are not acknowledged yet
+        #[arg(long)]
+        no_hold: bool,
+    },
     /// One subscription: its cursors and consumers
     #[command(
         after_help = "Examples:\n  hulse subs describe orders billing\n  hulse subs describe orders billing --output wide"

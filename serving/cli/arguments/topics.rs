@@ -1,6 +1,6 @@
 //! `hulse topics`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::config::{ByteSize, Period};
 use crate::position::{self, Position};
@@ -33,10 +33,12 @@ pub(crate) enum Topics {
         partitions: Option<u32>,
         #[command(flatten)]
         retention: RetentionFlags,
+        #[command(flatten)]
+        backlog: BacklogFlags,
     },
-    /// Change how long the records of topics stay
+    /// Change how long the records of topics stay, and how much their subscriptions may keep
     #[command(
-        after_help = "Examples:\n  hulse topics update orders --retention 30d\n  hulse topics update orders --retention off --retention-size 50GiB\n  hulse topics update orders --retention default"
+        after_help = "Examples:\n  hulse topics update orders --retention 30d\n  hulse topics update orders --backlog-size 10GiB --backlog-policy reject\n  hulse topics update orders --retention off --retention-size 50GiB\n  hulse topics update orders --retention default"
     )]
     Update {
         /// topic or tenant/namespace/topic
@@ -44,6 +46,8 @@ pub(crate) enum Topics {
         topics: Vec<String>,
         #[command(flatten)]
         retention: RetentionFlags,
+        #[command(flatten)]
+        backlog: BacklogFlags,
     },
     /// Remove the oldest records, up to a position
     Trim(Trim),
@@ -88,6 +92,33 @@ pub(crate) struct RetentionFlags {
     /// In each partition so much stays: a size, off or default [default: retention.size]
     #[arg(long, value_name = "SIZE")]
     pub(crate) retention_size: Option<Stays<ByteSize>>,
+}
+
+/// How much each subscription may keep of each partition.
+#[derive(Debug, Args)]
+pub(crate) struct BacklogFlags {
+    /// A subscription may keep so much of each partition: a size, off or default [default: backlog_quota.size]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) backlog_size: Option<Stays<ByteSize>>,
+    /// A subscription may keep a record so long: a duration, off or default [default: backlog_quota.age]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) backlog_age: Option<Stays<Period>>,
+    /// What happens to one that keeps more [default: backlog_quota.policy]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub(crate) backlog_policy: Option<BacklogPolicy>,
+}
+
+/// What happens to a subscription that keeps too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BacklogPolicy {
+    /// It goes on keeping, and is reported
+    Hold,
+    /// Producers are refused until it has processed enough
+    Reject,
+    /// It loses its oldest records
+    Evict,
+    /// As the cluster says
+    Default,
 }
 
 /// `hulse topics trim`
@@ -140,9 +171,11 @@ pub(crate) struct Peek {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Every record keeps its key, value, headers and time. Records of one key keep their order: a source's partition is read in order, and
-all records of a key go to one partition of the target. What was copied is kept in a topic beside the target, TARGET.copied: run the
-command again after a break, or to copy what has come since. Nobody else may write to the target meanwhile; if somebody did, the
-copy says so and stops.
+all records of a key go to one partition of the target. Nobody else may write to the target meanwhile; if somebody did, the copy says
+so and stops.
+
+How far the copy is stands in a small topic beside the target, TARGET.copied: run the command again after a break, or to copy what
+has come since. It stays for that; when you are through with copying, hulse topics delete TARGET.copied.
 
 Examples:
   hulse topics copy orders orders-wide --partitions 16

@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Topics: list, create, describe, update, trim, delete, add partitions
     #[command(subcommand, visible_alias = "topic")]
     Topics(Topics),
-    /// Subscriptions: list, create, describe, seek, skip, clear, delete
+    /// Subscriptions: list, create, update, describe, seek, skip, clear, delete
     #[command(subcommand, visible_alias = "subs", alias = "subscription")]
     Subscriptions(Subscriptions),
     /// Ledgers: list, accept a loss

@@ -132,7 +132,7 @@ pub(crate) async fn run(session: Session<'_>, produce: &arguments::Produce) -> R
     let mut builder = session
         .client()?
         .producer(&produce.topic)
-        .acks(produce.acks.into())
+        .acks(produce.acks().into())
         .compression(produce.compression.into())
         .delivery_timeout(session.globals.timeout.0);
     if produce.number {
@@ -177,7 +177,7 @@ pub(crate) async fn run(session: Session<'_>, produce: &arguments::Produce) -> R
         .map_err(|failure| failure.also(counts(&producer, read)))?;
     let (records, word) = (
         if sent == 1 { "record" } else { "records" },
-        match produce.acks {
+        match produce.acks() {
             arguments::Acks::Quorum => "stored in",
             arguments::Acks::None => "sent to",
         },

@@ -34,8 +34,10 @@ impl Session<'_> {
             .request_timeout(self.globals.timeout.0)
             .build()
             .map_err(|error| {
-                Failure::from_sdk("cannot talk to the server", server, &error).next(
-                    "--server HOST:PORT, or HULSE_SERVER; the port of clients is 7400 by default",
+                self.from_profile(
+                    Failure::from_sdk("cannot talk to the server", server, &error).next(
+                        "--server HOST:PORT, or HULSE_SERVER; the port of clients is 7400 by default",
+                    ),
                 )
             })?;
         self.knock()?;
@@ -65,10 +67,27 @@ impl Session<'_> {
                 }
             }
         }
-        Err(Failure::new(Code::Unreachable, "cannot reach the server")
-            .why(why)
-            .object(server)
-            .next("hulse standalone starts a server here; --server HOST:PORT names another one"))
+        Err(self.from_profile(
+            Failure::new(Code::Unreachable, "cannot reach the server")
+                .why(why)
+                .object(server)
+                .next(
+                    "hulse standalone starts a server here; --server HOST:PORT names another one",
+                ),
+        ))
+    }
+
+    /// Says where a server's name comes from that stands on no command line, and how to leave it.
+    fn from_profile(&self, failure: Failure) -> Failure {
+        let Some(name) = &self.globals.server_of else {
+            return failure;
+        };
+        let server = self.globals.server.as_str();
+        failure
+            .object(format!("{server}, of profile {name}"))
+            .next(format!(
+                "is a server running there? Else `hulse profile use -` leaves the profile, `hulse profile edit` corrects it, `--server HOST:PORT` goes before it, and `hulse profile delete {name}` forgets it"
+            ))
     }
 }
 

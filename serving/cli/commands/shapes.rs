@@ -77,6 +77,10 @@ pub(crate) const ROWS: &[Row] = &[
         Answer::One(subscriptions::SubscriptionRow::FIELDS),
     ),
     row(
+        "subscriptions update",
+        Answer::One(subscriptions::SubscriptionRow::FIELDS),
+    ),
+    row(
         "subscriptions describe",
         Answer::One(subscriptions::SubscriptionView::FIELDS),
     ),

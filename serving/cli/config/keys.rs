@@ -147,6 +147,21 @@ pub(crate) const KEYS: &[Key] = &[
         "how often what may go is looked for",
     ),
     key(
+        "backlog_quota.size",
+        Kind::SizeOrOff(1 << 20),
+        "a subscription that holds may keep so much of each partition; a topic may say otherwise",
+    ),
+    key(
+        "backlog_quota.age",
+        Kind::PeriodOrOff(1),
+        "it may keep a record this long after its append; a topic may say otherwise",
+    ),
+    key(
+        "backlog_quota.policy",
+        Kind::OneOf(&["hold", "reject", "evict"]),
+        "of one that keeps more: hold (and report) | reject (producers) | evict (its oldest records)",
+    ),
+    key(
         "bookie.data_dir",
         Kind::Text,
         "below node.data_dir; one process, one disk, one log",

@@ -21,6 +21,6 @@ mod units;
 pub(crate) use faults::ConfigFaults;
 pub(crate) use kafka::KafkaListen;
 pub(crate) use load::{Loaded, Sources, load};
-pub(crate) use model::{Config, Retention};
+pub(crate) use model::{BacklogQuota, Config, Retention};
 pub(crate) use reference::{reference, show, show_json};
 pub(crate) use units::{ByteSize, MemoryBudget, OrOff, Period, SyncMode};

@@ -20,6 +20,7 @@ pub(crate) struct Config {
     pub(crate) listen: Listen,
     pub(crate) broker: Broker,
     pub(crate) retention: Retention,
+    pub(crate) backlog_quota: BacklogQuota,
     pub(crate) bookie: Bookie,
     pub(crate) memory: Memory,
     pub(crate) security: Security,
@@ -68,6 +69,14 @@ pub(crate) struct Retention {
     pub(crate) time: OrOff<Period>,
     pub(crate) size: OrOff<ByteSize>,
     pub(crate) check_interval: Period,
+}
+
+/// `[backlog_quota]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BacklogQuota {
+    pub(crate) size: OrOff<ByteSize>,
+    pub(crate) age: OrOff<Period>,
+    pub(crate) policy: String,
 }
 
 /// `[bookie]`
@@ -153,6 +162,16 @@ impl Default for Retention {
             time: OrOff::At(Period(Duration::from_secs(7 * 24 * 3600))),
             size: OrOff::Off,
             check_interval: Period(Duration::from_secs(60)),
+        }
+    }
+}
+
+impl Default for BacklogQuota {
+    fn default() -> Self {
+        Self {
+            size: OrOff::Off,
+            age: OrOff::Off,
+            policy: "hold".to_owned(),
         }
     }
 }

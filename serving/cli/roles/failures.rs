@@ -9,6 +9,7 @@ use bookie_metadata::cell::CellError;
 use bookie_metadata::{MetadataError, OpenError};
 use bookie_node::StartError;
 
+use super::ports::Taken;
 use crate::failure::{Code, Failure};
 
 /// Splits "what is wrong; what to do".
@@ -18,19 +19,43 @@ fn with_advice(code: Code, what: &str, words: &dyn Display, advice: &str) -> Fai
     Failure::new(code, what).why(why).next(next)
 }
 
-/// A listening address.
-pub(crate) fn address(key: &str, flag: &str, address: SocketAddr, error: &io::Error) -> Failure {
-    let next = match error.kind() {
-        io::ErrorKind::AddrInUse => format!(
-            "stop the process that listens there (another hulse?), or choose another one: {flag} {}:{}",
-            address.ip(),
-            address.port().saturating_add(100)
-        ),
-        _ => format!("choose an address of this machine: {flag} 127.0.0.1:PORT"),
+/// Listening addresses that are not ours; at least one.
+pub(super) fn addresses(all: &[Taken]) -> Failure {
+    let at: Vec<String> = all.iter().map(|one| one.at.to_string()).collect();
+    let why: Vec<String> = match all {
+        [one] => vec![one.why.to_string()],
+        all => {
+            let each = all.iter().map(|one| format!("{}: {}", one.at, one.why));
+            each.collect()
+        }
     };
-    Failure::new(Code::Address, format!("cannot listen on {address}"))
-        .why(error)
-        .object(key)
+    let keys: Vec<&str> = all.iter().map(|one| one.key).collect();
+    let in_use = all
+        .iter()
+        .all(|one| one.why.kind() == io::ErrorKind::AddrInUse);
+    let others: Vec<String> = all
+        .iter()
+        .map(|one| match in_use {
+            true => {
+                let (ip, port) = (one.at.ip(), one.at.port().saturating_add(100));
+                format!("{} {}", one.flag, SocketAddr::new(ip, port))
+            }
+            false => format!("{} 127.0.0.1:PORT", one.flag),
+        })
+        .collect();
+    let others = others.join(" ");
+    let next = match (in_use, all.len()) {
+        (true, 1) => format!(
+            "stop the process that listens there (another hulse?), or choose another one: {others}"
+        ),
+        (true, _) => format!(
+            "stop the process that listens there (another hulse?), or start beside it: {others} --data ANOTHER_DIR"
+        ),
+        (false, _) => format!("choose addresses of this machine: {others}"),
+    };
+    Failure::new(Code::Address, format!("cannot listen on {}", at.join(", ")))
+        .why(why.join("\n"))
+        .object(keys.join(", "))
         .next(next)
 }
 
@@ -95,4 +120,39 @@ pub(crate) fn storage(why: impl Display, path: &Path) -> Failure {
         .why(why)
         .object(path.display())
         .next("look at the disk and the system log, then start again: nothing that was acknowledged is given up")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(flag: &'static str, port: u16, kind: io::ErrorKind) -> Taken {
+        Taken {
+            key: "listen.x",
+            flag,
+            at: SocketAddr::from(([127, 0, 0, 1], port)),
+            why: kind.into(),
+        }
+    }
+
+    #[test]
+    fn addresses_that_are_taken_are_told_together_with_others_to_take() {
+        let used = io::ErrorKind::AddrInUse;
+        let told = addresses(&[taken("--grpc", 7400, used), taken("--http", 7480, used)]);
+        let told = told.to_string();
+        for words in [
+            "cannot listen on 127.0.0.1:7400, 127.0.0.1:7480",
+            "--grpc 127.0.0.1:7500 --http 127.0.0.1:7580 --data",
+        ] {
+            assert!(told.contains(words), "{told}");
+        }
+        let told = addresses(&[taken("--grpc", 7400, used)]).to_string();
+        assert!(
+            told.contains("choose another one: --grpc 127.0.0.1:7500"),
+            "{told}"
+        );
+        let not_ours = io::ErrorKind::AddrNotAvailable;
+        let told = addresses(&[taken("--grpc", 7400, not_ours)]).to_string();
+        assert!(told.contains("--grpc 127.0.0.1:PORT"), "{told}");
+    }
 }

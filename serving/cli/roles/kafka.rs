@@ -1,26 +1,11 @@
-//! The listeners of the Kafka wire, from their configuration.
+//! The listeners of the Kafka wire, from their configuration and their sockets.
 
 use serving_broker::WireListener;
 use serving_kafka::{Advertise, KafkaListener, ListenerConfig};
 use tokio::net::TcpListener;
 
 use super::seams::{connections_max, open_files_max};
-use super::standalone;
-use crate::config::{Config, KafkaListen};
-use crate::failure::Failure;
-
-/// Binds them all.
-///
-/// # Errors
-/// An address is not ours.
-pub(super) async fn listen(config: &Config) -> Result<Vec<(KafkaListen, TcpListener)>, Failure> {
-    let mut bound = Vec::new();
-    for listener in &config.listen.kafka {
-        let socket = standalone::listen("listen.kafka", "--kafka", listener.bind).await?;
-        bound.push((listener.clone(), socket));
-    }
-    Ok(bound)
-}
+use crate::config::KafkaListen;
 
 /// Makes listeners of bound sockets; `seed` gives each its chance.
 pub(super) fn listeners(

@@ -22,10 +22,10 @@ use prometheus_client::registry::Registry;
 use rand::{RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
 use serving_broker::{
-    Broker, BrokerConfig, Limits, Metrics, Partitions, PartitionsConfig, Topics, TopicsConfig,
-    serve_with,
+    BacklogLimits, Broker, BrokerConfig, Limits, Metrics, Partitions, PartitionsConfig,
+    QuotaAction, Topics, TopicsConfig, serve_with,
 };
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::{Builder, Uuid};
@@ -34,20 +34,19 @@ use super::banner::Banner;
 use super::bookies::LocalBookies;
 use super::data_dir::{DataDir, prepare};
 use super::memory::Memory;
+use super::ports::Ports;
 use super::presence::{Presence, Registered};
 use super::seams::{SystemClock, connections_max, kernel_boot_id, open_files_max, seed};
 use super::{build_info, failures, kafka, logging, signals};
 use crate::arguments::{Globals, Standalone};
 use crate::commands::config::for_standalone;
-use crate::config::{Config, MemoryBudget, SyncMode};
+use crate::config::{BacklogQuota, Config, MemoryBudget, SyncMode};
 use crate::failure::{Code, Failure, Stop};
 use crate::output::Output;
 
 /// Shards of the coordinators of groups and transactions, fixed with the cell (serving.md, bootstrap).
 const GROUP_SHARDS: u32 = 64;
 const TRANSACTION_SHARDS: u32 = 64;
-/// Connections that wait to be accepted, of one listener; the operating system may allow fewer.
-const WAITING_CONNECTIONS_MAX: u32 = 4_096;
 
 /// Runs a server until it is asked to end.
 ///
@@ -195,10 +194,8 @@ fn random_uuid(rng: &mut ChaCha12Rng) -> Uuid {
 impl Server {
     async fn start(config: Config, shutdown: CancellationToken) -> Result<Self, Failure> {
         let memory = Memory::split(&config)?;
-        let grpc = listen("listen.grpc", "--grpc", config.listen.grpc).await?;
-        let http = listen("listen.http", "--http", config.listen.http).await?;
+        let Ports { grpc, http, kafka } = Ports::bind(&config)?;
         let (grpc_at, http_at) = (local(&grpc)?, local(&http)?);
-        let kafka = kafka::listen(&config).await?;
         let kafka_at = kafka
             .iter()
             .map(|(_, listener)| local(listener))
@@ -300,19 +297,18 @@ fn served(
     )
 }
 
-pub(super) async fn listen(key: &str, flag: &str, at: SocketAddr) -> Result<TcpListener, Failure> {
-    bound(at).map_err(|error| failures::address(key, flag, at, &error))
-}
-
-/// Listens with a queue that holds a whole fleet connecting again at once; in one of 128 the rest would wait for TCP's second try.
-fn bound(at: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = match at.is_ipv4() {
-        true => TcpSocket::new_v4()?,
-        false => TcpSocket::new_v6()?,
-    };
-    socket.set_reuseaddr(true)?;
-    socket.bind(at)?;
-    socket.listen(WAITING_CONNECTIONS_MAX)
+/// The quota of topics that say nothing.
+fn backlog(quota: &BacklogQuota) -> BacklogLimits {
+    BacklogLimits {
+        bytes: quota.size.limit().map(|size| size.0),
+        time: quota.age.limit().map(|period| period.0),
+        // The table of keys has let no other word in.
+        action: match quota.policy.as_str() {
+            "reject" => QuotaAction::Reject,
+            "evict" => QuotaAction::Evict,
+            _ => QuotaAction::Hold,
+        },
+    }
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {
@@ -425,6 +421,7 @@ fn broker(
             bytes: config.retention.size.limit().map(|size| size.0),
         },
         retention_interval: config.retention.check_interval.0,
+        backlog: backlog(&config.backlog_quota),
         tail_cache_bytes: memory.tail as usize,
         ..BrokerConfig::new(ground.name.clone(), advertised)
     };

@@ -111,7 +111,7 @@ impl Link {
     /// seldom enough for a flood of connections.
     pub(crate) fn not_served(&self, what: &str, name: &str) {
         if !self.told.swap(true, Ordering::Relaxed) && self.served.complains() {
-            tracing::info!(peer = %self.peer, what, name, "a Kafka client asks for what is not served yet");
+            tracing::info!(peer = %self.peer, what, name, "a Kafka client looks for a group or a transactional id; neither is served yet");
         }
     }
 

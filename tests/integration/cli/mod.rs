@@ -5,6 +5,7 @@ mod bench;
 mod copying;
 mod examples;
 mod help;
+mod newcomers;
 mod outputs;
 mod profiles;
 mod verifying;

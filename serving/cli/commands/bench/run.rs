@@ -58,15 +58,15 @@ fn fits(why: &str, next: &str) -> Stop {
         .into()
 }
 
-/// Makes the topic of a measurement if it is not there.
-pub(super) async fn ensure_topic(client: &hulse_sdk::Client, load: &Load) -> Result<(), Failure> {
+/// Makes the topic of a measurement if it is not there; whether it was made.
+pub(super) async fn ensure_topic(client: &hulse_sdk::Client, load: &Load) -> Result<bool, Failure> {
     match client
         .admin()
         .create_topic(&load.topic, load.partitions)
         .await
     {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == hulse_sdk::ErrorKind::Exists => Ok(()),
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == hulse_sdk::ErrorKind::Exists => Ok(false),
         Err(error) => Err(Failure::from_sdk(
             "cannot make the topic",
             &load.topic,

@@ -60,6 +60,8 @@ pub(super) enum Ailment {
     ClosedPartition,
     /// Something panicked.
     Panics,
+    /// A subscription keeps more than its topic allows.
+    BacklogQuota,
 }
 
 impl Ailment {
@@ -79,6 +81,7 @@ impl Ailment {
             Self::LostLedger => ("DOCTOR-12", Weight::Damage),
             Self::ClosedPartition => ("DOCTOR-13", Weight::Problem),
             Self::Panics => ("DOCTOR-14", Weight::Problem),
+            Self::BacklogQuota => ("DOCTOR-15", Weight::Problem),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Asks the server over the wire of clients: topics, partitions, ledgers.
 
-use hulse_sdk::Admin;
+use hulse_sdk::{Admin, Partition};
 
 use super::finding::{Ailment, Finding};
 use crate::failure::Failure;
@@ -42,6 +42,33 @@ pub(super) async fn examine(admin: &Admin) -> Result<Vec<Finding>, Failure> {
     Ok(found)
 }
 
+/// A subscription that keeps more of the partition than the topic allows.
+fn backlog(topic: &str, partition: &Partition) -> Option<Finding> {
+    let kept = partition.backlog.as_ref()?;
+    if kept.used_percent <= 100 {
+        return None;
+    }
+    let follows = match kept.refusing {
+        true => "producers are refused until it has processed enough",
+        false => "what happens then is the topic's backlog policy",
+    };
+    let subscription = &kept.subscription;
+    Some(
+        Ailment::BacklogQuota
+            .found(
+                "a subscription is over the backlog quota of its topic",
+                format!("{topic}, partition {}", partition.index),
+            )
+            .why(format!(
+                "{subscription} keeps {} % of what it may, {} bytes; {follows}",
+                kept.used_percent, kept.bytes
+            ))
+            .next(format!(
+                "hulse subscriptions describe {subscription}; hulse topics describe {topic}"
+            )),
+    )
+}
+
 async fn partitions(admin: &Admin, topic: &str) -> Vec<Finding> {
     // A topic may be gone by now; its successor is looked at the next time.
     let Ok(described) = admin.describe_topic(topic).await else {
@@ -49,6 +76,7 @@ async fn partitions(admin: &Admin, topic: &str) -> Vec<Finding> {
     };
     let mut found = Vec::new();
     for partition in described.partition {
+        found.extend(backlog(topic, &partition));
         let why = match (&partition.fault, partition.high_watermark) {
             (Some(fault), _) => fault.to_string(),
             (None, Some(_)) => continue,

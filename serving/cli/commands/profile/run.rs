@@ -109,7 +109,11 @@ pub(crate) fn run(session: Session<'_>, command: &ProfileCommand) -> Result<(), 
                 }
             }
             write(&path, &profiles)?;
-            session.output.done(&view, &format!("deleted {name}"))
+            let words = match &profiles.current {
+                Some(current) => format!("deleted {name}; {current} is in force"),
+                None => format!("deleted {name}; no profile is in force now"),
+            };
+            session.output.done(&view, &words)
         }
         ProfileCommand::Prompt => {
             let named = session.globals.profile.clone().or(profiles.current);
@@ -159,14 +163,17 @@ fn switch(
     mut profiles: Profiles,
     name: &str,
 ) -> Result<(), Stop> {
-    let name = match name {
-        "-" => profiles.previous.clone().ok_or_else(|| {
-            Failure::new(Code::ProfileMissing, "there is no profile before this one")
-                .why("no other profile was in force")
+    let name = match (name, profiles.previous.clone(), profiles.current.clone()) {
+        ("-", Some(previous), _) => previous,
+        ("-", None, Some(current)) => return leave(session, path, profiles, &current),
+        ("-", None, None) => {
+            let failure = Failure::new(Code::ProfileMissing, "there is no profile before this one")
+                .why("no profile was in force")
                 .object(path.display())
-                .next("hulse profile list")
-        })?,
-        name => name.to_owned(),
+                .next("hulse profile list");
+            return Err(failure.into());
+        }
+        (name, ..) => name.to_owned(),
     };
     profiles.found(&name)?;
     profiles.switch_to(&name);
@@ -175,6 +182,20 @@ fn switch(
     session
         .output
         .done(&view, &format!("{name} is in force now"))
+}
+
+/// Back to what was before the first profile: none. The same again comes back to it.
+fn leave(
+    session: Session<'_>,
+    path: &Path,
+    mut profiles: Profiles,
+    name: &str,
+) -> Result<(), Stop> {
+    profiles.previous = profiles.current.take();
+    write(path, &profiles)?;
+    let view = profiles.found(name)?;
+    let words = format!("left {name}; no profile is in force now");
+    session.output.done(&view, &words)
 }
 
 /// Lets the user's editor work on a copy, which replaces the file only when it can be understood.

@@ -1,6 +1,8 @@
 //! The branch `hulse subscriptions`.
 
-use hulse_sdk::{Admin, Cursor, NewSubscription, Subscription, SubscriptionType};
+use hulse_sdk::{
+    Admin, Cursor, NewSubscription, Subscription, SubscriptionChange, SubscriptionType,
+};
 
 use super::moving;
 use super::view::{SubscriptionRow, SubscriptionView};
@@ -40,6 +42,8 @@ pub(crate) async fn run(session: Session<'_>, command: &Subscriptions) -> Result
             new.hold = !no_hold;
             create(session, &admin, new).await
         }
+        // Exactly one of the two flags is given.
+        Subscriptions::Update { of, hold, .. } => update(session, &admin, of, *hold).await,
         Subscriptions::Describe { of } => {
             let (subscription, cursors) = described(&admin, of).await?;
             let view = SubscriptionView::new(subscription, cursors);
@@ -117,6 +121,23 @@ async fn create(session: Session<'_>, admin: &Admin, new: NewSubscription) -> Re
         ),
     };
     session.output.done(&row, &words)
+}
+
+async fn update(session: Session<'_>, admin: &Admin, of: &OfTopic, hold: bool) -> Result<(), Stop> {
+    let change = SubscriptionChange { hold: Some(hold) };
+    let updated = admin
+        .update_subscription(&of.subscription, &of.topic, change)
+        .await;
+    updated.map_err(|error| failed("cannot update the subscription", of, &error))?;
+    let (subscription, cursors) = described(admin, of).await?;
+    let row = SubscriptionRow::new(&subscription, &cursors);
+    let words = match hold {
+        true => "keeps records until they are acknowledged",
+        false => "lets retention take records that are not acknowledged",
+    };
+    session
+        .output
+        .done(&row, &format!("{} {words}", subscription.name))
 }
 
 async fn delete(

@@ -41,6 +41,8 @@ struct CursorView {
     backlog_records: Option<u64>,
     backlog_bytes: Option<u64>,
     backlog_age_ms: Option<u64>,
+    backlog_percent: Option<u32>,
+    evicted_records: Option<u64>,
     unacked_records: Option<u64>,
     acked_ranges: Option<u32>,
     acked_records: Option<u64>,
@@ -173,6 +175,8 @@ impl From<Cursor> for CursorView {
             backlog_records: of.map(|known| known.backlog_records),
             backlog_bytes: of.map(|known| known.backlog_bytes),
             backlog_age_ms: of.map(|known| known.backlog_age_ms),
+            backlog_percent: of.and_then(|known| known.backlog_used_percent),
+            evicted_records: of.map(|known| known.evicted_records),
             unacked_records: of.map(|known| known.unacked_records),
             acked_ranges: of.map(|known| known.acked_range_count),
             acked_records: of.map(|known| known.acked_records),
@@ -306,6 +310,16 @@ impl View for SubscriptionView {
         Field::integer("cursor[].backlog_records", "not acknowledged").or_null(),
         Field::integer("cursor[].backlog_bytes", "of these, about").or_null(),
         Field::integer("cursor[].backlog_age_ms", "of the oldest of these").or_null(),
+        Field::integer(
+            "cursor[].backlog_percent",
+            "of the topic's backlog quota; null: there is none",
+        )
+        .or_null(),
+        Field::integer(
+            "cursor[].evicted_records",
+            "lost to the quota since the partition was opened",
+        )
+        .or_null(),
         Field::integer("cursor[].unacked_records", "delivered and not acknowledged").or_null(),
         Field::integer("cursor[].acked_ranges", "acknowledged above the base").or_null(),
         Field::integer("cursor[].acked_records", "in these").or_null(),
@@ -351,9 +365,11 @@ impl View for SubscriptionView {
             "ACKED",
             "RANGES",
             "EPOCH",
+            "QUOTA",
+            "EVICTED",
             "TOPIC",
         ];
-        let mut table = Table::new(&headings[..if wide { 11 } else { 7 }]);
+        let mut table = Table::new(&headings[..if wide { 13 } else { 7 }]);
         for cursor in rows.iter().flat_map(|row| &row.cursor) {
             let active = cursor.consumer.iter().find(|consumer| consumer.active);
             let who = match (&cursor.fault, active) {
@@ -374,6 +390,8 @@ impl View for SubscriptionView {
                 cells.push(or_dash(cursor.acked_records, grouped));
                 cells.push(or_dash(cursor.acked_ranges, |ranges| ranges.to_string()));
                 cells.push(or_dash(cursor.state_epoch, |epoch| epoch.to_string()));
+                cells.push(or_dash(cursor.backlog_percent, |used| format!("{used} %")));
+                cells.push(or_dash(cursor.evicted_records, grouped));
                 cells.push(cursor.topic.clone());
             }
             table.row(cells);

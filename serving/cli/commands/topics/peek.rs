@@ -66,7 +66,7 @@ impl View for PeekView {
                 grouped(record.offset.0),
                 date_and_time(record.timestamp),
                 cell(record.key.as_deref()),
-                cell(record.value.as_deref()),
+                value(record),
             ];
             if wide {
                 let headers = record.headers.iter().map(|header| {
@@ -78,6 +78,15 @@ impl View for PeekView {
             table.row(cells);
         }
         table.render()
+    }
+}
+
+/// A value for a cell. None at all is not the same as a key that is missing: with a key it says that the key is deleted.
+fn value(record: &ReadRecord) -> String {
+    match (&record.key, &record.value) {
+        (_, Some(value)) => cell(Some(value)),
+        (Some(_), None) => "(tombstone)".to_owned(),
+        (None, None) => "(null)".to_owned(),
     }
 }
 

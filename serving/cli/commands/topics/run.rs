@@ -1,10 +1,10 @@
 //! The branch `hulse topics`.
 
-use hulse_sdk::{Admin, NewTopic, Retention, TopicChange};
+use hulse_sdk::{Admin, BacklogAction, BacklogQuota, NewTopic, Retention, TopicChange};
 
 use super::view::{NameView, TopicRow, TopicView};
 use super::{copy, describe, peek, trim};
-use crate::arguments::{RetentionFlags, Topics};
+use crate::arguments::{BacklogFlags, BacklogPolicy, RetentionFlags, Topics};
 use crate::commands::confirm::confirm;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
@@ -31,6 +31,7 @@ pub(crate) async fn run(session: Session<'_>, command: &Topics) -> Result<(), St
             topics,
             partitions,
             retention,
+            backlog,
         } => {
             let new = NewTopic {
                 partitions: partitions.unwrap_or(0),
@@ -38,10 +39,19 @@ pub(crate) async fn run(session: Session<'_>, command: &Topics) -> Result<(), St
                     time: retention.retention.map(Into::into).unwrap_or_default(),
                     bytes: retention.retention_size.map(Into::into).unwrap_or_default(),
                 },
+                backlog_quota: BacklogQuota {
+                    bytes: backlog.backlog_size.map(Into::into).unwrap_or_default(),
+                    time: backlog.backlog_age.map(Into::into).unwrap_or_default(),
+                    action: backlog.backlog_policy.and_then(action),
+                },
             };
             create(session, &admin, topics, new).await
         }
-        Topics::Update { topics, retention } => update(session, &admin, topics, retention).await,
+        Topics::Update {
+            topics,
+            retention,
+            backlog,
+        } => update(session, &admin, topics, change(retention, backlog)).await,
         Topics::Trim(trimmed) => trim::run(session, &admin, trimmed).await,
         Topics::Describe { topic } => describe::run(session, &admin, topic).await,
         Topics::Delete { topics } => delete(session, &admin, topics).await,
@@ -86,19 +96,35 @@ async fn create(
     told(session, &made)
 }
 
+/// What a policy says; `None`: what the cluster says.
+fn action(policy: BacklogPolicy) -> Option<BacklogAction> {
+    match policy {
+        BacklogPolicy::Hold => Some(BacklogAction::Hold),
+        BacklogPolicy::Reject => Some(BacklogAction::Reject),
+        BacklogPolicy::Evict => Some(BacklogAction::Evict),
+        BacklogPolicy::Default => None,
+    }
+}
+
+fn change(retention: &RetentionFlags, backlog: &BacklogFlags) -> TopicChange {
+    TopicChange {
+        retention_time: retention.retention.map(Into::into),
+        retention_bytes: retention.retention_size.map(Into::into),
+        backlog_bytes: backlog.backlog_size.map(Into::into),
+        backlog_time: backlog.backlog_age.map(Into::into),
+        backlog_action: backlog.backlog_policy.map(action),
+    }
+}
+
 async fn update(
     session: Session<'_>,
     admin: &Admin,
     topics: &[String],
-    retention: &RetentionFlags,
+    change: TopicChange,
 ) -> Result<(), Stop> {
-    let change = TopicChange {
-        retention_time: retention.retention.map(Into::into),
-        retention_bytes: retention.retention_size.map(Into::into),
-    };
     if change == TopicChange::default() {
         let failure = Failure::new(Code::Usage, "nothing is said to be changed")
-            .why("neither --retention nor --retention-size is given")
+            .why("no --retention and no --backlog flag is given")
             .object(topics.join(", "))
             .next("say what shall hold, e.g. --retention 30d");
         return Err(failure.into());

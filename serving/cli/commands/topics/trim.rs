@@ -77,6 +77,7 @@ pub(super) async fn run(session: Session<'_>, admin: &Admin, trim: &Trim) -> Res
         return Err(failure.into());
     }
     let planned = plan(admin, trim).await?;
+    within(topic, &planned)?;
     let gone: u64 = planned.iter().map(|one| one.to - one.start).sum();
     let what = format!(
         "remove {} records from {topic}, for good, in {} of its partitions",
@@ -93,13 +94,18 @@ pub(super) async fn run(session: Session<'_>, admin: &Admin, trim: &Trim) -> Res
     let trimmed = admin.trim(topic, &points).await;
     let trimmed =
         trimmed.map_err(|error| Failure::from_sdk("cannot trim the topic", topic, &error))?;
+    let mut refused = None;
     let views: Vec<TrimView> = planned
         .iter()
         .zip(trimmed)
         .map(|(one, trimmed)| {
             let (log_start, fault) = match trimmed.log_start {
                 Ok(offset) => (offset.0, None),
-                Err(fault) => (one.start, Some(fault.to_string())),
+                Err(fault) => {
+                    let words = fault.to_string();
+                    refused.get_or_insert((one.partition, fault));
+                    (one.start, Some(words))
+                }
             };
             TrimView {
                 topic: topic.clone(),
@@ -112,16 +118,37 @@ pub(super) async fn run(session: Session<'_>, admin: &Admin, trim: &Trim) -> Res
         })
         .collect();
     session.output.list(&views)?;
-    match views.iter().find(|view| view.fault.is_some()) {
+    match refused {
         None => Ok(()),
-        Some(first) => {
-            let failure = Failure::new(Code::Incomplete, "not every partition was trimmed")
-                .why(first.fault.clone().unwrap_or_default())
-                .object(first.name())
-                .next("run it again; what is trimmed stays so");
-            Err(failure.into())
+        // By its own code: what to do next hangs on it.
+        Some((partition, fault)) => {
+            let what = "not every partition was trimmed";
+            Err(Failure::from_fault(what, &fault)
+                .object(format!("{topic}/{partition}"))
+                .into())
         }
     }
+}
+
+/// Refuses what lies beyond the end of a log: there is nothing yet that could go.
+fn within(topic: &str, planned: &[Planned]) -> Result<(), Failure> {
+    let beyond: Vec<String> = planned
+        .iter()
+        .filter(|one| one.to > one.end)
+        .map(|one| {
+            let (partition, end, to) = (one.partition, grouped(one.end), grouped(one.to));
+            format!("partition {partition} ends at {end}, {to} was named")
+        })
+        .collect();
+    if beyond.is_empty() {
+        return Ok(());
+    }
+    Err(
+        Failure::new(Code::Usage, "cannot trim beyond the end of a log")
+            .why(beyond.join("\n"))
+            .object(topic)
+            .next("--before end removes all that is there; -p N trims one partition only"),
+    )
 }
 
 /// What goes of each partition, as it is now.

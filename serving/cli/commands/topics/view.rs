@@ -1,11 +1,16 @@
 //! Topics and their partitions as they are shown.
 
-use hulse_sdk::{Partition, Topic};
+use hulse_sdk::{BacklogQuota, Keep, KeptBacklog, Partition, Topic};
 use serde::Serialize;
 
 use crate::format::date;
 use crate::output::{Field, Table, View, bytes, grouped};
 use crate::retained::{shown_size, shown_time};
+
+/// What is shown of a limit that is none.
+const OFF: &str = "off";
+/// Percent of a quota.
+const FULL: u32 = 100;
 
 /// A topic in a list.
 #[derive(Debug, Clone, Serialize)]
@@ -28,6 +33,10 @@ pub(crate) struct TopicView {
     /// How long records stay in the end, as text with units.
     retention: String,
     retention_size: String,
+    /// How much each subscription may keep in the end, and what happens to one that keeps more.
+    backlog_size: String,
+    backlog_age: String,
+    backlog_policy: String,
     /// While it is being deleted.
     partitions_left: Option<u32>,
     partition: Vec<PartitionView>,
@@ -44,6 +53,11 @@ struct PartitionView {
     stored_bytes: Option<u64>,
     /// Why it does not serve.
     fault: Option<String>,
+    /// The subscription that is nearest to the backlog quota, and how much of it it keeps.
+    backlog_subscription: Option<String>,
+    backlog_percent: Option<u32>,
+    /// Producers are refused because of it.
+    refusing: bool,
 }
 
 /// A topic of which nothing but the name is left to tell.
@@ -76,7 +90,11 @@ impl From<&Topic> for TopicRow {
 impl From<Partition> for PartitionView {
     fn from(partition: Partition) -> Self {
         let open = partition.high_watermark.is_some();
+        let kept: Option<&KeptBacklog> = partition.backlog.as_ref();
         Self {
+            backlog_subscription: kept.map(|kept| kept.subscription.clone()),
+            backlog_percent: kept.map(|kept| kept.used_percent),
+            refusing: kept.is_some_and(|kept| kept.refusing),
             partition: partition.index,
             owner: partition.owner.unwrap_or_default(),
             leader_epoch: partition.leader_epoch,
@@ -93,6 +111,7 @@ impl From<Topic> for TopicView {
     fn from(topic: Topic) -> Self {
         let head = TopicRow::from(&topic);
         let kept = topic.effective_retention;
+        let quota = topic.effective_backlog_quota;
         let partition: Vec<PartitionView> = topic.partition.into_iter().map(Into::into).collect();
         Self {
             head,
@@ -100,6 +119,9 @@ impl From<Topic> for TopicView {
             stored_bytes: sum(partition.iter().map(|partition| partition.stored_bytes)),
             retention: shown_time(kept.time),
             retention_size: shown_size(kept.bytes),
+            backlog_size: shown_size(quota.bytes),
+            backlog_age: shown_time(quota.time),
+            backlog_policy: policy(&quota).to_owned(),
             partitions_left: topic.partitions_left,
             partition,
         }
@@ -123,8 +145,25 @@ impl TopicView {
     /// How long its records stay, in a sentence.
     pub(crate) fn kept(&self) -> String {
         format!(
-            "{} keeps records by time: {}, by size of each partition: {}",
-            self.head.topic, self.retention, self.retention_size
+            "{} keeps records by time: {}, by size of each partition: {}; {}",
+            self.head.topic,
+            self.retention,
+            self.retention_size,
+            self.quota()
+        )
+    }
+
+    /// How much its subscriptions may keep, in a sentence.
+    fn quota(&self) -> String {
+        let limits = match (&*self.backlog_size, &*self.backlog_age) {
+            (OFF, OFF) => return "backlogs have no limit".to_owned(),
+            (size, OFF) => size.to_owned(),
+            (OFF, age) => age.to_owned(),
+            (size, age) => format!("{size} or {age}"),
+        };
+        format!(
+            "a subscription may keep {limits} of each partition, then: {}",
+            self.backlog_policy
         )
     }
 
@@ -134,12 +173,13 @@ impl TopicView {
             format!(" ({} left)", grouped(left.into()))
         });
         format!(
-            "{}  {}{left}  {}  retention {}, size {}  id {}",
+            "{}  {}{left}  {}  retention {}, size {}  {}  id {}",
             self.head.topic,
             self.head.state,
             self.partitions(),
             self.retention,
             self.retention_size,
+            self.quota(),
             self.head.id
         )
     }
@@ -154,8 +194,25 @@ impl PartitionView {
         match &self.fault {
             Some(fault) => fault.clone(),
             None if self.high_watermark.is_none() => "not opened yet".to_owned(),
-            None => "ok".to_owned(),
+            None => match (&self.backlog_subscription, self.backlog_percent) {
+                (Some(subscription), Some(percent)) if percent > FULL => {
+                    let refused = match self.refusing {
+                        true => "; producers are refused",
+                        false => "",
+                    };
+                    format!("{subscription} uses {percent} % of the backlog quota{refused}")
+                }
+                _ => "ok".to_owned(),
+            },
         }
+    }
+}
+
+/// What happens to a subscription that keeps too much.
+fn policy(quota: &BacklogQuota) -> &'static str {
+    match (quota.bytes, quota.time, quota.action) {
+        (Keep::All, Keep::All, _) => OFF,
+        (_, _, action) => action.map_or("hold", hulse_sdk::BacklogAction::as_str),
     }
 }
 
@@ -223,6 +280,18 @@ impl View for TopicView {
             "retention_size",
             "of each partition so much stays; off: all",
         ),
+        Field::text(
+            "backlog_size",
+            "each subscription may keep so much of each partition; off: all",
+        ),
+        Field::text(
+            "backlog_age",
+            "each subscription may keep a record so long; off: for ever",
+        ),
+        Field::text(
+            "backlog_policy",
+            "of one that keeps more: hold, reject (producers) or evict; off: there is no limit",
+        ),
         Field::integer(
             "partitions_left",
             "while it is being deleted: partitions whose data are not gone yet",
@@ -245,6 +314,16 @@ impl View for TopicView {
         Field::integer("partition[].high_watermark", "offset that comes next").or_null(),
         Field::integer("partition[].stored_bytes", "of its log").or_null(),
         Field::text("partition[].fault", "why it does not serve").or_null(),
+        Field::text(
+            "partition[].backlog_subscription",
+            "the one that is nearest to the backlog quota",
+        )
+        .or_null(),
+        Field::integer("partition[].backlog_percent", "of the quota that it keeps").or_null(),
+        Field::boolean(
+            "partition[].refusing",
+            "producers are refused because of it",
+        ),
     ];
 
     fn name(&self) -> String {
@@ -310,6 +389,9 @@ mod tests {
             high_watermark: None,
             stored_bytes: None,
             fault: None,
+            backlog_subscription: None,
+            backlog_percent: None,
+            refusing: false,
         };
         let view = TopicView {
             head: TopicRow {
@@ -323,6 +405,9 @@ mod tests {
             stored_bytes: None,
             retention: "7d".to_owned(),
             retention_size: "off".to_owned(),
+            backlog_size: "off".to_owned(),
+            backlog_age: "off".to_owned(),
+            backlog_policy: "off".to_owned(),
             partitions_left: None,
             partition: vec![partition],
         };
@@ -330,6 +415,26 @@ mod tests {
         let row: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
         let expected = ["7", "-", "-", "-", "-", "-", "b:1", "not", "opened", "yet"];
         assert_eq!(row, expected);
+    }
+
+    #[test]
+    fn partition_over_its_quota_names_the_subscription_and_what_follows() {
+        let mut partition = PartitionView {
+            partition: 0,
+            owner: String::new(),
+            leader_epoch: 1,
+            log_start: Some(0),
+            high_watermark: Some(9),
+            stored_bytes: Some(9),
+            fault: None,
+            backlog_subscription: Some("public/default/slow".to_owned()),
+            backlog_percent: Some(250),
+            refusing: true,
+        };
+        let words = "public/default/slow uses 250 % of the backlog quota; producers are refused";
+        assert_eq!(partition.state(), words);
+        partition.backlog_percent = Some(100);
+        assert_eq!(partition.state(), "ok");
     }
 
     #[test]

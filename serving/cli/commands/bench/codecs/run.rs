@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hulse_proto::batch::Compression;
+use hulse_sdk::Client;
 
 use super::pack;
 use super::sample::Sample;
@@ -14,7 +15,7 @@ use super::view::{CodecView, CodecsView};
 use crate::arguments::Load;
 use crate::commands::bench::run::ensure_topic;
 use crate::commands::session::Session;
-use crate::failure::Stop;
+use crate::failure::{Failure, Stop};
 use crate::output::Progress;
 
 /// All codecs of Kafka's batches, and whether clients of ours send them; none first.
@@ -40,30 +41,21 @@ pub(crate) async fn run(
 ) -> Result<(), Stop> {
     let sample = Arc::new(Sample::read(file, format).await?);
     let client = session.client()?;
-    ensure_topic(&client, load).await?;
-    let mut packed = Vec::new();
-    for (codec, ..) in CODECS {
-        packed.push(pack::measure(&sample, codec)?);
+    let made = ensure_topic(&client, load).await?;
+    session.output.say(&format!(
+        "measuring none and {} codecs for {} each, on topic {}",
+        CODECS.len() - 1,
+        load.duration,
+        load.topic
+    ));
+    let measured = measure(session, &client, load, &sample).await;
+    if made {
+        // What was made for the measurement goes with it, also where that failed.
+        let deleted = client.admin().delete_topic(&load.topic).await;
+        deleted
+            .map_err(|error| Failure::from_sdk("cannot delete the topic", &load.topic, &error))?;
     }
-    // A first round without a word: it opens partitions and files.
-    let each = load.duration.0 / ROUNDS;
-    round(
-        &client,
-        &load.topic,
-        &sample,
-        Compression::None,
-        each.min(Duration::from_millis(300)),
-    )
-    .await?;
-    let mut rounds: Vec<Vec<Sent>> = vec![Vec::new(); CODECS.len()];
-    let mut progress = Progress::new(session.output, "measuring", Some(u64::from(ROUNDS) * 5));
-    for number in 0..ROUNDS {
-        for (slot, (codec, ..)) in CODECS.iter().enumerate() {
-            progress.at(u64::from(number) * 5 + slot as u64);
-            rounds[slot].push(round(&client, &load.topic, &sample, *codec, each).await?);
-        }
-    }
-    drop(progress);
+    let (packed, rounds) = measured?;
     let figures: Vec<Figures> = CODECS
         .iter()
         .zip(packed.iter().zip(&rounds))
@@ -71,10 +63,7 @@ pub(crate) async fn run(
             codec,
             ours: *ours,
             ratio: packed.ratio,
-            rates: rounds
-                .iter()
-                .map(|sent| sent.records as f64 / sent.seconds)
-                .collect(),
+            rates: rounds.iter().map(Sent::rate).collect(),
             busy: rounds.iter().map(|sent| sent.busy).sum::<f64>() / rounds.len().max(1) as f64,
         })
         .collect();
@@ -100,17 +89,48 @@ pub(crate) async fn run(
     Ok(())
 }
 
+/// What each codec makes of the sample, and its rounds.
+async fn measure(
+    session: Session<'_>,
+    client: &Client,
+    load: &Load,
+    sample: &Arc<Sample>,
+) -> Result<(Vec<pack::Packed>, Vec<Vec<Sent>>), Failure> {
+    let mut packed = Vec::new();
+    for (codec, ..) in CODECS {
+        packed.push(pack::measure(sample, codec)?);
+    }
+    let each = load.duration.0 / ROUNDS;
+    // A first round without a word: it opens partitions and files.
+    let first = each.min(Duration::from_millis(300));
+    round(client, &load.topic, sample, Compression::None, first).await?;
+    let mut rounds: Vec<Vec<Sent>> = vec![Vec::new(); CODECS.len()];
+    let mut progress = Progress::new(session.output, "measuring", Some(u64::from(ROUNDS) * 5));
+    for number in 0..ROUNDS {
+        for (slot, (codec, ..)) in CODECS.iter().enumerate() {
+            progress.at(u64::from(number) * 5 + slot as u64);
+            rounds[slot].push(round(client, &load.topic, sample, *codec, each).await?);
+        }
+    }
+    Ok((packed, rounds))
+}
+
+/// One line is of one round, the middle one, so that its figures agree with each other and with the judgement.
 fn line(figures: &Figures, packed: &pack::Packed, rounds: &[Sent]) -> CodecView {
-    let sum = |of: fn(&Sent) -> f64| rounds.iter().map(of).sum::<f64>();
-    let seconds = sum(|sent| sent.seconds).max(1e-9);
+    let mut rounds: Vec<&Sent> = rounds.iter().collect();
+    rounds.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
+    let middle = rounds.get(rounds.len() / 2).copied().copied();
+    let middle = middle.unwrap_or_default();
+    let seconds = middle.seconds.max(1e-9);
     CodecView {
         codec: figures.codec,
         ratio: packed.ratio,
         client_megabytes_per_second: packed.bytes_per_second / 1e6,
-        records_per_second: figures.rate(),
-        megabytes_per_second: sum(|sent| sent.bytes as f64) / seconds / 1e6,
-        wire_megabytes_per_second: sum(|sent| sent.wire_bytes as f64) / seconds / 1e6,
-        client_busy: figures.busy,
+        records_per_second: middle.rate(),
+        scatter: figures.scatter(),
+        megabytes_per_second: middle.bytes as f64 / seconds / 1e6,
+        wire_megabytes_per_second: middle.wire_bytes as f64 / seconds / 1e6,
+        client_busy: middle.busy,
     }
 }
 

@@ -29,6 +29,13 @@ pub(super) struct Sent {
     pub(super) busy: f64,
 }
 
+impl Sent {
+    /// Records per second.
+    pub(super) fn rate(&self) -> f64 {
+        self.records as f64 / self.seconds.max(1e-9)
+    }
+}
+
 /// Sends for `duration`, to every partition at once.
 ///
 /// # Errors

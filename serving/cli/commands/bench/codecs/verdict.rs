@@ -65,7 +65,7 @@ impl Figures {
     }
 
     /// Half of the way from the slowest to the fastest round, as a share of the middle one.
-    fn scatter(&self) -> f64 {
+    pub(super) fn scatter(&self) -> f64 {
         let fastest = self.rates.iter().copied().fold(0.0, f64::max);
         let slowest = self.rates.iter().copied().fold(f64::INFINITY, f64::min);
         (fastest - slowest) / 2.0 / self.rate().max(1e-9)
@@ -78,6 +78,16 @@ impl Figures {
 
     fn is_faster_than(&self, other: &Self) -> bool {
         self.rate() > other.rate() * (1.0 + self.noise(other))
+    }
+
+    /// Why its rate and another one are the same, where the table shows two numbers.
+    fn alike(&self, other: &Self) -> String {
+        let apart = 100.0 * (self.rate() / other.rate().max(1e-9) - 1.0).abs();
+        if apart < 1.0 {
+            return String::new();
+        }
+        let noise = 100.0 * self.noise(other);
+        format!(" ({apart:.0} % apart; less than {noise:.0} % is noise here)")
     }
 
     fn is_busy(&self) -> bool {
@@ -131,13 +141,15 @@ fn advice(none: &Figures, codecs: &[Figures]) -> (&'static str, String) {
             .max_by(|a, b| a.ratio.total_cmp(&b.ratio))
             .unwrap_or(fastest);
         let times = best.rate() / none.rate().max(1e-9);
-        return (
-            best.codec,
-            format!(
-                "{times:.1} times the records per second of none, in {:.0} % of the bytes",
-                100.0 / best.ratio
-            ),
+        let mut why = format!(
+            "{times:.1} times the records per second of none, in {:.0} % of the bytes",
+            100.0 / best.ratio
         );
+        if best.codec != fastest.codec {
+            let noise = best.alike(fastest);
+            why.push_str(&format!(", and as fast as {}{noise}", fastest.codec));
+        }
+        return (best.codec, why);
     }
     let free = usable
         .iter()
@@ -147,8 +159,9 @@ fn advice(none: &Figures, codecs: &[Figures]) -> (&'static str, String) {
         Some(codec) => (
             codec.codec,
             format!(
-                "no codec is faster than none here, but {} costs no rate and stores {:.0} % of the bytes",
+                "{} is as fast as none here{} and stores {:.0} % of the bytes",
                 codec.codec,
+                codec.alike(none),
                 100.0 / codec.ratio
             ),
         ),
@@ -218,6 +231,23 @@ mod tests {
             figures("zstd", 5.0, 99_000.0, 0.5),
         ];
         assert_eq!(judged(&all), (Limit::Batches, "zstd"));
+    }
+
+    #[test]
+    fn numbers_that_differ_within_the_noise_are_explained() {
+        let all = [
+            figures("none", 0.95, 100_000.0, 0.1),
+            figures("lz4", 3.0, 104_000.0, 0.3),
+        ];
+        let why = judge(&all).unwrap().why;
+        assert!(why.contains("4 % apart; less than 5 % is noise"), "{why}");
+        let all = [
+            figures("none", 0.95, 100_000.0, 0.05),
+            figures("lz4", 8.0, 612_000.0, 0.9),
+            figures("zstd", 15.0, 600_000.0, 0.9),
+        ];
+        let why = judge(&all).unwrap().why;
+        assert!(why.contains("as fast as lz4 (2 % apart"), "{why}");
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub(super) struct CodecView {
     pub(super) ratio: f64,
     pub(super) client_megabytes_per_second: f64,
     pub(super) records_per_second: f64,
+    pub(super) scatter: f64,
     pub(super) megabytes_per_second: f64,
     pub(super) wire_megabytes_per_second: f64,
     pub(super) client_busy: f64,
@@ -88,7 +89,11 @@ impl View for CodecsView {
         ),
         Field::number(
             "codec[].records_per_second",
-            "that went, median of the rounds",
+            "that went in the middle round of three, as all that follows",
+        ),
+        Field::number(
+            "codec[].scatter",
+            "half of the way from the slowest round to the fastest, as a share of it",
         ),
         Field::number(
             "codec[].megabytes_per_second",
@@ -117,6 +122,7 @@ impl View for CodecsView {
             "RATIO",
             "CLIENT MB/S",
             "RECORDS/S",
+            "+-",
             "MB/S",
             "WIRE MB/S",
             "CLIENT BUSY",
@@ -128,6 +134,7 @@ impl View for CodecsView {
                 format!("{:.2}", codec.ratio),
                 format!("{:.0}", codec.client_megabytes_per_second),
                 grouped(codec.records_per_second as u64),
+                format!("{:.0}%", codec.scatter * 100.0),
                 format!("{:.1}", codec.megabytes_per_second),
                 format!("{:.1}", codec.wire_megabytes_per_second),
                 format!("{:.0}%", codec.client_busy * 100.0),
