@@ -45,6 +45,10 @@ pub enum Mutant {
     AckBeforeSync,
     /// 4.3: every bad group is taken as a torn tail, and the log ends there.
     TruncateAtFirstBadGroup,
+    /// G1: a ledger that is closed counts as one that is being deleted.
+    ClosedIsDead,
+    /// G8: a compaction leaves a live entry behind, and its sources go all the same.
+    CompactionForgets,
     // The owner of a partition.
     /// A snapshot holds what was appended, not what is confirmed.
     SnapshotOfUnconfirmed,
@@ -61,6 +65,14 @@ pub enum Mutant {
     CursorAtSent,
     /// B2: a delta that failed is dropped, and those who wait for it hear that it is durable.
     FailedDeltaForgotten,
+    /// B2: whoever takes a partition over knows the bases, and not what is acked above them.
+    RangesForgotten,
+    /// B2: a cumulative ack takes one record more.
+    CumulativeOffByOne,
+    /// B2: an ack of what was never sent is taken.
+    AckBeyondSent,
+    /// B5: a consumer that another one took over from does not hear so, and goes on.
+    FormerNotTold,
 }
 
 /// Which rule does not hold here. The default: all hold.

@@ -131,13 +131,14 @@ impl Consumer {
             return;
         };
         self.cluster.world.counts.add("consumers that attached");
+        let attachment = locked(&self.truth).attach();
         let steps = self.rng.random_range(1..STEPS_MAX);
         let mut reading = None;
         for _ in 0..steps {
             if broker.process.is_dead() || handle.ended().is_some() {
                 return;
             }
-            if !self.step(broker, &tie, &mut reading).await {
+            if !self.step(broker, &tie, attachment, &mut reading).await {
                 return;
             }
             sleep(Duration::from_millis(
@@ -152,6 +153,7 @@ impl Consumer {
         &mut self,
         broker: &Arc<SimBroker>,
         tie: &Tie,
+        attachment: u64,
         reading: &mut Option<Reading>,
     ) -> bool {
         let view = tie.view().borrow().clone();
@@ -165,14 +167,18 @@ impl Consumer {
             }
             return true;
         };
+        let owner = tie.partition().leader_epoch();
         if reading.as_ref().is_none_or(|now| now.turn != view.turn) {
             self.judge(&begin, tie);
+            locked(&self.truth).activate(owner, attachment);
             tie.sent(view.turn, begin.base);
             *reading = Some(Reading {
                 turn: view.turn,
                 position: begin.base,
                 begin,
             });
+        } else if let Some(wrong) = locked(&self.truth).judge_active(owner, attachment) {
+            self.cluster.world.violations.add(wrong);
         }
         let Some(reading) = reading else {
             return true;

@@ -51,6 +51,9 @@ pub struct CursorTruth {
     eras: BTreeMap<u32, Era>,
     /// Where moves were to lead whose outcome nobody knows.
     targets: Vec<u64>,
+    /// Of each owner the attachment that saw last that it has become the active one.
+    active: BTreeMap<OwnerEpoch, u64>,
+    attachments: u64,
 }
 
 impl CursorTruth {
@@ -66,6 +69,28 @@ impl CursorTruth {
         for offset in range.first.0..range.end.0 {
             era.receipts.entry(offset).or_insert((from, to));
         }
+    }
+
+    /// Somebody attaches: its number.
+    pub fn attach(&mut self) -> u64 {
+        self.attachments += 1;
+        self.attachments
+    }
+
+    /// An attachment sees that it has become the active one of this owner.
+    pub fn activate(&mut self, owner: OwnerEpoch, attachment: u64) {
+        self.active.insert(owner, attachment);
+    }
+
+    /// What is wrong when an attachment that saw so before sees itself active still: another one has become so meanwhile, and an owner
+    /// has only one.
+    pub fn judge_active(&self, owner: OwnerEpoch, attachment: u64) -> Option<String> {
+        let last = *self.active.get(&owner)?;
+        (last != attachment).then(|| {
+            format!(
+                "TWO ACTIVE attachments {attachment} and {last} are active of owner {owner} at once"
+            )
+        })
     }
 
     /// A move goes out.
@@ -193,6 +218,21 @@ mod tests {
                 .unwrap()
                 .starts_with("SKIPPED offset 2")
         );
+    }
+
+    #[test]
+    fn attachment_that_stays_active_beside_a_newer_one_is_found() {
+        let mut truth = CursorTruth::default();
+        let (first, second) = (truth.attach(), truth.attach());
+        truth.activate(OwnerEpoch(1), first);
+        assert_eq!(truth.judge_active(OwnerEpoch(1), first), None);
+        // Another owner may have one beside it, which does not know yet that it is none any more.
+        truth.activate(OwnerEpoch(2), second);
+        assert_eq!(truth.judge_active(OwnerEpoch(1), first), None);
+        truth.activate(OwnerEpoch(1), second);
+        assert!(truth.judge_active(OwnerEpoch(1), first).is_some());
+        truth.activate(OwnerEpoch(1), first);
+        assert_eq!(truth.judge_active(OwnerEpoch(1), first), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! Not here: `StrangerEndsWriter`, whose answers the writer's shell drops before its core can err, `OldVersionEndsProposal` and
 //! `SecondProposal` (the client's own simulation finds these three at once).
 
+mod consumed;
 mod hunt;
 mod profiles;
 
@@ -16,8 +17,9 @@ use hulse_proto::mutant::Mutant;
 use tests_harness::{Run, report};
 
 use crate::{ledger, partition};
+use consumed::hunt_consumed;
 use hunt::hunt;
-use profiles::{DYING_RECOVERERS, LATE_ADDS, LATE_CHANGE, Profile};
+use profiles::{BAD_GROUP, DYING_RECOVERERS, LATE_ADDS, LATE_CHANGE, LOST_CHANGE, Profile};
 
 /// Seeds within which a mutant must be found.
 const BUDGET: u64 = 500;
@@ -53,13 +55,16 @@ fn is_found(mutant: Mutant, run: Runner) {
     panic!("{mutant:?}: {BUDGET} seeds find nothing wrong with it");
 }
 
-/// With all rules on the profile's seeds are clean.
-fn is_clean(name: &str, profile: &Profile) {
-    let seeds = match std::env::var_os("HULSE_LONG") {
+fn clean_seeds() -> u64 {
+    match std::env::var_os("HULSE_LONG") {
         Some(_) => BUDGET,
         None => CLEAN,
-    };
-    for seed in 0..seeds {
+    }
+}
+
+/// With all rules on the profile's seeds are clean.
+fn is_clean(name: &str, profile: &Profile) {
+    for seed in 0..clean_seeds() {
         let run = hunt(seed, false, profile, None);
         let violations = run.violations;
         assert!(
@@ -75,6 +80,21 @@ fn profiles_are_clean_with_all_rules_on() {
     is_clean("late adds", &LATE_ADDS);
     is_clean("late change", &LATE_CHANGE);
     is_clean("dying recoverers", &DYING_RECOVERERS);
+    is_clean("lost change", &LOST_CHANGE);
+    is_clean("bad group", &BAD_GROUP);
+}
+
+#[test]
+fn profile_of_consumers_is_clean_with_all_rules_on() {
+    for seed in 0..clean_seeds() {
+        let run = hunt_consumed(seed, false, None);
+        let violations = run.violations;
+        assert!(
+            violations.is_empty(),
+            "{}\nconsumers, seed {seed} with all rules on: {violations:#?}",
+            run.text
+        );
+    }
 }
 
 // The writer.
@@ -91,7 +111,9 @@ fn ack_of_a_replaced_member_is_found() {
 
 #[test]
 fn ack_of_a_proposed_member_is_found() {
-    is_found(Mutant::ProposedMemberCounts, ledger::run_with);
+    is_found(Mutant::ProposedMemberCounts, |seed, whole, mutant| {
+        hunt(seed, whole, &LOST_CHANGE, mutant)
+    });
 }
 
 #[test]
@@ -161,7 +183,19 @@ fn ack_before_sync_is_found_at_the_partition() {
 
 #[test]
 fn log_cut_at_the_first_bad_group_is_found() {
-    is_found(Mutant::TruncateAtFirstBadGroup, ledger::run_with);
+    is_found(Mutant::TruncateAtFirstBadGroup, |seed, whole, mutant| {
+        hunt(seed, whole, &BAD_GROUP, mutant)
+    });
+}
+
+#[test]
+fn closed_ledger_that_counts_as_deleted_is_found() {
+    is_found(Mutant::ClosedIsDead, partition::run_with);
+}
+
+#[test]
+fn compaction_that_leaves_an_entry_behind_is_found() {
+    is_found(Mutant::CompactionForgets, partition::run_with);
 }
 
 // The owner of a partition.
@@ -200,5 +234,25 @@ fn cursor_at_what_was_sent_is_found() {
 
 #[test]
 fn failed_delta_that_is_forgotten_is_found() {
-    is_found(Mutant::FailedDeltaForgotten, partition::run_consumed_with);
+    is_found(Mutant::FailedDeltaForgotten, hunt_consumed);
+}
+
+#[test]
+fn acks_that_a_take_over_forgets_are_found() {
+    is_found(Mutant::RangesForgotten, partition::run_consumed_with);
+}
+
+#[test]
+fn cumulative_ack_of_one_record_more_is_found() {
+    is_found(Mutant::CumulativeOffByOne, partition::run_consumed_with);
+}
+
+#[test]
+fn ack_beyond_what_was_sent_is_found() {
+    is_found(Mutant::AckBeyondSent, partition::run_consumed_with);
+}
+
+#[test]
+fn consumer_that_goes_on_beside_its_successor_is_found() {
+    is_found(Mutant::FormerNotTold, partition::run_consumed_with);
 }

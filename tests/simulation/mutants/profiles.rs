@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use bookie_metadata::testing::{Call, Fate};
 use bookie_metadata::{Op, Txn};
+use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::ledger::{LedgerMetadata, LedgerState};
 use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha12Rng;
-use tests_harness::World;
 use tests_harness::network::{Delivery, Kind};
+use tests_harness::{PowerLoss, World};
+use tokio::time::sleep;
 
 /// What a run of E = Qw = 3, Qa = 2 is made of besides its writer.
 pub struct Profile {
@@ -65,6 +67,30 @@ pub const LATE_CHANGE: Profile = Profile {
     life_max: None,
     trouble: late_change,
     fire: Duration::from_secs(4),
+};
+
+/// T3: the answers of one member are lost until the owner proposes another in its place, which never takes effect. From then on a
+/// second member lacks the newest entries, and the answers of the third to recovery are lost: what the proposed one holds is nobody's.
+pub const LOST_CHANGE: Profile = Profile {
+    bookies: 4,
+    appends: 300,
+    recoverers: 1,
+    delay: (750, 1_500),
+    life_max: None,
+    trouble: lost_change,
+    fire: Duration::from_secs(4),
+};
+
+/// 4.3: one member lacks the newest entries, another one restarts with a bad group in the middle of its log, and the answers of the
+/// third to recovery are lost, its fence's too: it alone knows how far the ledger is confirmed.
+pub const BAD_GROUP: Profile = Profile {
+    bookies: 3,
+    appends: 200,
+    recoverers: 1,
+    delay: (1_500, 2_500),
+    life_max: None,
+    trouble: bad_group,
+    fire: Duration::from_secs(6),
 };
 
 /// The names of all bookies, in random order.
@@ -128,6 +154,65 @@ fn late_change(world: &Arc<World>, rng: &mut ChaCha12Rng) {
             (Kind::Add, true) if replaced && !proposed => Some(Delivery::Drop),
             (Kind::Add, false) if lacking && proposed => Some(Delivery::Drop),
             (Kind::RecoveryRead, true) if mute => Some(Delivery::Drop),
+            _ => None,
+        }
+    });
+}
+
+fn lost_change(world: &Arc<World>, rng: &mut ChaCha12Rng) {
+    let ledgers = world.store.ledgers();
+    let Some((_, metadata)) = ledgers.last() else {
+        return;
+    };
+    let members = metadata.last_fragment().ensemble.iter();
+    let mut names: Vec<String> = members.map(|member| member.bookie.to_string()).collect();
+    names.shuffle(rng);
+    let proposed = Arc::new(AtomicBool::new(false));
+    let (replaced, seen) = (names[0].clone(), proposed.clone());
+    let silence = Duration::from_millis(rng.random_range(200..1_000));
+    world.faults.choose(move |call| match call {
+        Call::Txn(txn) if replaces(txn, &replaced) => {
+            seen.store(true, Ordering::Relaxed);
+            Fate::Silent(silence)
+        }
+        _ => Fate::Pass,
+    });
+    world.network.script(move |message| {
+        let [replaced, lacking, mute] = [0, 1, 2].map(|place| names[place] == message.bookie);
+        let proposed = proposed.load(Ordering::Relaxed);
+        match (message.kind, message.answer) {
+            (Kind::Add, true) if replaced && !proposed => Some(Delivery::Drop),
+            (Kind::Add, false) if (replaced || lacking) && proposed => Some(Delivery::Drop),
+            (Kind::RecoveryRead, true) if mute => Some(Delivery::Drop),
+            _ => None,
+        }
+    });
+}
+
+fn bad_group(world: &Arc<World>, rng: &mut ChaCha12Rng) {
+    let ledgers = world.store.ledgers();
+    let Some((ledger, _)) = ledgers.last() else {
+        return;
+    };
+    let (ledger, entry) = (LedgerId(*ledger), EntryId(rng.random_range(1..6)));
+    let names = shuffled(world, rng);
+    let damaged = world
+        .bookies
+        .iter()
+        .find(|bookie| bookie.name() == names[0]);
+    if let Some(damaged) = damaged.cloned() {
+        let wait = Duration::from_millis(rng.random_range(200..600));
+        tokio::spawn(async move {
+            sleep(wait).await;
+            damaged.spoil_entry(ledger, entry);
+            damaged.crash(PowerLoss::No);
+        });
+    }
+    world.network.script(move |message| {
+        let [lacking, mute] = [1, 2].map(|place| names[place] == message.bookie);
+        match (message.kind, message.answer) {
+            (Kind::Add, false) if lacking => Some(Delivery::Drop),
+            (Kind::Fence | Kind::RecoveryRead, true) if mute => Some(Delivery::Drop),
             _ => None,
         }
     });

@@ -4,4 +4,5 @@
 mod consumers;
 mod plan;
 
-pub use plan::{finish, run, run_consumed, run_consumed_with, run_with};
+pub use consumers::Consumers;
+pub use plan::{finish, finish_with, run, run_consumed, run_consumed_with, run_with, wait_for};

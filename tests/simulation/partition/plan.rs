@@ -173,7 +173,8 @@ fn start_producers(cluster: &Arc<Cluster>, rng: &mut ChaCha12Rng) -> Vec<JoinHan
     (0..count).map(start).collect()
 }
 
-async fn wait_for(world: &Arc<World>, producers: Vec<JoinHandle<()>>) {
+/// Waits until they are done, in a world that works.
+pub async fn wait_for(world: &Arc<World>, producers: Vec<JoinHandle<()>>) {
     let all = futures::future::join_all(producers);
     match timeout(HEALED, all).await {
         Ok(ended) => {
@@ -191,7 +192,8 @@ pub async fn finish(cluster: &Arc<Cluster>) -> Run {
     finish_with(cluster, None).await
 }
 
-async fn finish_with(cluster: &Arc<Cluster>, consumers: Option<&Consumers>) -> Run {
+/// As [`finish`], and judges what the consumers were told.
+pub async fn finish_with(cluster: &Arc<Cluster>, consumers: Option<&Consumers>) -> Run {
     let world = &cluster.world;
     for place in 0..2 {
         cluster.broker(place).process.kill();

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hulse_proto::bookie::Address;
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
+use hulse_proto::mutant::Mutant;
 
 use super::groups::{STATE_RECORD_BYTES, Waiter};
 use super::level::Level;
@@ -138,6 +139,9 @@ impl NodeCore {
             let inside = cold.iter().filter(|run| files.contains(&run.file));
             runs.extend(inside.map(|run| (ledger, *run)));
         }
+        if self.mutation.is(Mutant::CompactionForgets) {
+            runs.pop();
+        }
         runs
     }
 
@@ -159,7 +163,10 @@ impl NodeCore {
 
     /// What the pass over metadata is about; bytes are added by [`NodeCore::add_bytes`], file by file, so that nobody waits long.
     pub fn held(&self) -> Held {
-        let mut held = Held::default();
+        let mut held = Held {
+            mutation: self.mutation,
+            ..Held::default()
+        };
         for (ledger, state) in self.state.ledgers.iter().filter(|(_, s)| !s.deleted) {
             held.ledgers.insert(*ledger, 0);
             if state.limbo().is_some() {

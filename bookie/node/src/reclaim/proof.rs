@@ -15,6 +15,7 @@ use hulse_proto::id::{CellId, EntryId, FenceToken, LedgerId};
 use hulse_proto::ledger::{
     LEDGER_IDS_KEY, LEDGER_PREFIX, LedgerMetadata, LedgerState, Member, ledger_key,
 };
+use hulse_proto::mutant::{Mutant, Mutation};
 
 /// Rows of one page of the listing.
 const PAGE_ROWS: usize = 500;
@@ -28,6 +29,16 @@ pub struct Held {
     pub ledgers: BTreeMap<LedgerId, u64>,
     /// Those of them that are in limbo.
     pub limbo: BTreeSet<LedgerId>,
+    /// For tests: a rule that is switched off.
+    pub mutation: Mutation,
+}
+
+impl Held {
+    /// Whether a ledger in this state is to be dropped.
+    fn is_dead(&self, state: LedgerState) -> bool {
+        let careless = self.mutation.is(Mutant::ClosedIsDead);
+        state == LedgerState::Deleting || (careless && state == LedgerState::Closed)
+    }
 }
 
 /// A ledger whose end is decided for ever, and what of it belongs here.
@@ -108,7 +119,7 @@ pub async fn examine(
     let given_below = counter::next_number(metadata, LEDGER_IDS_KEY).await?;
     let mut findings = Findings::default();
     for ledger in candidates(metadata, held).await? {
-        match read(metadata, ledger, given_below).await? {
+        match read(metadata, held, ledger, given_below).await? {
             Word::Dead => findings.dead.push(ledger),
             Word::Closed(value) if held.limbo.contains(&ledger) => {
                 findings.settled.extend(settled(ledger, &value, me));
@@ -139,7 +150,7 @@ async fn candidates(
             let ledger = number.and_then(|id| id.parse().ok()).map(LedgerId);
             let state = LedgerMetadata::decode(&row.value).map(|value| value.state);
             if let Some(ledger) = ledger
-                && state != Ok(LedgerState::Deleting)
+                && !state.is_ok_and(|state| held.is_dead(state))
             {
                 left.remove(&ledger);
             }
@@ -156,6 +167,7 @@ async fn candidates(
 
 async fn read(
     metadata: &dyn MetadataStore,
+    held: &Held,
     ledger: LedgerId,
     given_below: u64,
 ) -> Result<Word, MetadataError> {
@@ -167,7 +179,7 @@ async fn read(
     };
     // What cannot be read stands.
     Ok(match LedgerMetadata::decode(&row.value) {
-        Ok(value) if value.state == LedgerState::Deleting => Word::Dead,
+        Ok(value) if held.is_dead(value.state) => Word::Dead,
         Ok(value) if value.state == LedgerState::Closed => Word::Closed(Box::new(value)),
         _ => Word::Stands,
     })

@@ -102,7 +102,7 @@ async fn store(cell: CellId) -> MemoryStore {
 fn held(ledgers: impl IntoIterator<Item = u64>) -> Held {
     Held {
         ledgers: ledgers.into_iter().map(|id| (LedgerId(id), 10)).collect(),
-        limbo: Default::default(),
+        ..Held::default()
     }
 }
 

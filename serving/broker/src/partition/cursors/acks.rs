@@ -6,7 +6,7 @@ use hulse_proto::time::TimestampMs;
 
 use super::core::CursorCore;
 use super::lane::{AckCommand, AckKind, AckStatus, Acked, ConsumerId, CursorAnswer};
-use crate::state::OffsetRange;
+use crate::state::{Change, OffsetRange};
 
 /// With so many acked ranges above a base nothing new is delivered (ARCHITECTURE §5).
 pub(crate) const ACK_RANGES_MAX: usize = 10_000;
@@ -34,6 +34,26 @@ impl<T> CursorCore<T> {
             cursor.ack_to(to);
             self.gathering.ack_to(id, to);
         }
+    }
+
+    /// By mutation only: nothing above a base is acked.
+    pub(super) fn after_take_over(mut self) -> Self {
+        if !self.mutation.is(Mutant::RangesForgotten) {
+            return self;
+        }
+        let all: Vec<_> = self.accepted.iter().map(|(id, _)| id).collect();
+        for id in all {
+            if let Some(cursor) = self.accepted.get(id) {
+                let moved = Change::Moved {
+                    at: cursor.acked_at,
+                    base: cursor.base,
+                    state_epoch: cursor.state_epoch,
+                    keep_acked: false,
+                };
+                self.accepted.apply_change(id, &moved);
+            }
+        }
+        self
     }
 
     /// Takes an ack, range by range. Answers when what was taken is durable; at once where nothing was.
@@ -94,12 +114,15 @@ impl<T> CursorCore<T> {
         if range.end <= cursor.base && (cumulative || !range.is_empty()) {
             return (AckStatus::Ok, 0);
         }
-        if range.end > consumer.sent_to || (!cumulative && range.is_empty()) {
+        let beyond = range.end > consumer.sent_to && !self.mutation.is(Mutant::AckBeyondSent);
+        if beyond || (!cumulative && range.is_empty()) {
             return (AckStatus::Invalid, 0);
         }
         if cumulative {
-            let new = cursor.ack_to(range.end);
-            self.gathering.ack_to(id, range.end);
+            let more = u64::from(self.mutation.is(Mutant::CumulativeOffByOne));
+            let end = Offset(range.end.0 + more);
+            let new = cursor.ack_to(end);
+            self.gathering.ack_to(id, end);
             return (AckStatus::Ok, new);
         }
         if cursor.acked().len() >= ACK_RANGES_HARD_MAX && range.first > cursor.base {

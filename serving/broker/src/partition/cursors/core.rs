@@ -101,7 +101,7 @@ impl<T> CursorCore<T> {
 
     /// The same with a rule switched off.
     pub(crate) fn mutated(self, mutation: Mutation) -> Self {
-        Self { mutation, ..self }
+        Self { mutation, ..self }.after_take_over()
     }
 
     /// Who is to be answered.
@@ -305,7 +305,8 @@ impl<T> CursorCore<T> {
 
     /// A consumer is none any more; its lane hears why.
     fn end(&mut self, consumer: ConsumerId, why: Fault, now: TimestampMs) {
-        let seat = self.consumers.get(&consumer);
+        let told = !self.mutation.is(Mutant::FormerNotTold);
+        let seat = self.consumers.get(&consumer).filter(|_| told);
         let seat = seat.and_then(|id| self.seats.get_mut(id));
         if let Some(entry) = seat.and_then(|seat| seat.consumers.get_mut(&consumer)) {
             entry.view.ended = Some(why);
