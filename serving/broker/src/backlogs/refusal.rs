@@ -24,7 +24,7 @@ impl Refusal {
     }
 
     /// Producers hear this from now on, or are let in.
-    pub(super) fn set(&self, fault: Option<Fault>) {
+    pub(crate) fn set(&self, fault: Option<Fault>) {
         let mut held = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         self.stands.store(fault.is_some(), Ordering::Relaxed);
         *held = fault.map(Box::new);

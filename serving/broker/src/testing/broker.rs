@@ -8,6 +8,7 @@ use bookie_client::{BookieDirectory, Candidate, ClientConfig, LedgerClient};
 use bookie_metadata::testing::{Call, Fate, FaultyStore};
 use bookie_metadata::{BoxFuture, MemoryStore, MetadataError, MetadataStore};
 use hulse_proto::bookie::BookieCalls;
+use hulse_proto::error::Fault;
 use hulse_proto::id::{CellId, Incarnation, NodeName};
 use hulse_proto::ledger::{Member, Quorums};
 use hulse_proto::time::{TimestampMs, WallClock};
@@ -17,7 +18,8 @@ use uuid::Uuid;
 use super::bookie::MemoryBookie;
 use crate::listener::FrontParts;
 use crate::{
-    Broker, BrokerConfig, Front, Metrics, Partitions, PartitionsConfig, Topics, TopicsConfig,
+    Broker, BrokerConfig, Front, Metrics, PartitionHandle, Partitions, PartitionsConfig, Topics,
+    TopicsConfig,
 };
 
 /// A bookie that does not answer an add in time.
@@ -144,6 +146,14 @@ impl MemoryBroker {
         });
     }
 
+    /// From now on every change of metadata is answered after this time.
+    pub fn slow_changes(&self, time: Duration) {
+        self.metadata.choose(move |call| match call {
+            Call::Txn(_) => Fate::Slow(time),
+            _ => Fate::Pass,
+        });
+    }
+
     fn client(&self, seed: [u8; 32]) -> LedgerClient {
         let quorums = Quorums {
             ensemble: 1,
@@ -168,4 +178,9 @@ impl MemoryBroker {
             seed,
         )
     }
+}
+
+/// As the watch of backlogs does it: the open partition refuses batches with this, or takes them again.
+pub fn refuse_batches(open: &PartitionHandle, why: Option<Fault>) {
+    open.0.refusal.set(why);
 }

@@ -5,4 +5,4 @@ mod bookie;
 mod broker;
 
 pub use bookie::MemoryBookie;
-pub use broker::{MemoryBroker, Wall};
+pub use broker::{MemoryBroker, Wall, refuse_batches};

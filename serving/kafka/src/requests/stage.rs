@@ -66,6 +66,7 @@ pub(crate) async fn first_stage(
         ApiKey::Fetch => fetch::first_stage(link, request, number).await,
         ApiKey::ListOffsets => offsets::list(link, request),
         ApiKey::OffsetForLeaderEpoch => offsets::leader_epochs(link, request),
+        ApiKey::DeleteRecords => delete_records::first_stage(link, request).await,
         _ => {
             let outcome = whole(&link, request).await?;
             let code = match &outcome {
@@ -92,7 +93,6 @@ async fn whole(link: &Arc<Link>, request: Request) -> Result<Outcome, Broken> {
         ApiKey::CreateTopics => topics::create(link, request).await,
         ApiKey::DeleteTopics => topics::delete(link, request).await,
         ApiKey::CreatePartitions => grow::create_partitions(link, request).await,
-        ApiKey::DeleteRecords => delete_records::delete(link, request).await,
         ApiKey::DescribeConfigs => configs::describe(link, request).await,
         ApiKey::AlterConfigs => alter::whole(link, request).await,
         ApiKey::IncrementalAlterConfigs => alter::incremental(link, request).await,

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hulse_proto::batch::Compression;
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{PartitionId, TopicId};
 use kafka_protocol::messages::{ProduceRequest, TransactionalId};
+use serving_broker::testing::refuse_batches;
 
 use super::world::*;
 use crate::error_code;
@@ -258,4 +261,31 @@ async fn topic_of_append_time_keeps_the_owners_clock_and_says_so() {
     assert!(answer.log_append_time_ms >= 1_800_000_000_000);
     client.look_up("plain").await;
     assert_eq!(client.produce("plain", one(1)).await.log_append_time_ms, -1);
+}
+
+/// A producer that is held up by a backlog tries again by itself, and what it sends ahead meanwhile does not overtake.
+#[tokio::test(start_paused = true)]
+async fn producer_behind_a_backlog_is_told_to_try_again_and_why() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    let id = client.look_up("t").await.topic_id;
+    let first = client.produce("t", stamped(7, 0, 0)).await;
+    assert_eq!(first.error_code, 0);
+    let partition = PartitionId {
+        topic: TopicId(id),
+        index: 0,
+    };
+    let open = world.front.partitions().opened(partition).unwrap();
+    let words = "subscription public/default/slow keeps too much";
+    refuse_batches(&open, Some(Fault::new(Reason::BacklogExceeded, words)));
+    let refused = client.produce("t", stamped(7, 0, 1)).await;
+    assert_eq!(refused.error_code, error_code::NOT_ENOUGH_REPLICAS);
+    assert_eq!(refused.error_message.unwrap().as_str(), words);
+    refuse_batches(&open, None);
+    let ahead = client.produce("t", stamped(7, 0, 2)).await;
+    assert_eq!(ahead.error_code, error_code::OUT_OF_ORDER_SEQUENCE_NUMBER);
+    for (sequence, offset) in [(1, 1), (2, 2)] {
+        let stored = client.produce("t", stamped(7, 0, sequence)).await;
+        assert_eq!((stored.error_code, stored.base_offset), (0, offset));
+    }
 }

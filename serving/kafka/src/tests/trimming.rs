@@ -1,5 +1,7 @@
 //! DeleteRecords, and how long records stay.
 
+use std::time::Duration;
+
 use hulse_proto::batch::Compression;
 use kafka_protocol::messages::alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::delete_records_request::{
@@ -9,7 +11,7 @@ use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::incremental_alter_configs_request as incremental;
 use kafka_protocol::messages::{
     AlterConfigsRequest, DeleteRecordsRequest, DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequest, ProduceRequest,
 };
 
 use super::world::*;
@@ -69,6 +71,43 @@ async fn deleted_records_are_out_of_range_and_the_rest_is_read() {
     client.look_up("t").await;
     let found = client.fetch("t", 9).await;
     assert_eq!(found.error_code, error_code::OFFSET_OUT_OF_RANGE);
+}
+
+/// What is behind it on its connection is done while it waits for metadata, and is not part of "all that is there".
+#[tokio::test(start_paused = true)]
+async fn deletion_of_records_holds_up_no_later_request_and_takes_nothing_of_it() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    for time in 0..10 {
+        client
+            .produce("t", batch(Compression::None, &[(time, b"v")]))
+            .await;
+    }
+    let silence = Duration::from_secs(2);
+    world.memory.slow_changes(silence);
+    let began = tokio::time::Instant::now();
+    let partition = DeleteRecordsPartition::default().with_offset(-1);
+    let topic = DeleteRecordsTopic::default()
+        .with_name(topic_name("t"))
+        .with_partitions(vec![partition]);
+    let delete = DeleteRecordsRequest::default()
+        .with_topics(vec![topic])
+        .with_timeout_ms(1000);
+    client.send(2, &delete).await;
+    client.send(9, &produce("t", -1, vec![(0, one(10))])).await;
+    let mut other = world.connect();
+    while other.fetch("t", 9).await.high_watermark < 11 {
+        tokio::task::yield_now().await;
+    }
+    assert!(began.elapsed() < silence, "it is stored meanwhile");
+    let deleted = client.receive::<DeleteRecordsRequest>(2).await;
+    assert!(began.elapsed() >= silence);
+    let deleted = &deleted.topics[0].partitions[0];
+    assert_eq!((deleted.low_watermark, deleted.error_code), (10, 0));
+    let stored = client.receive::<ProduceRequest>(9).await;
+    let stored = &stored.responses[0].partition_responses[0];
+    assert_eq!((stored.base_offset, stored.error_code), (10, 0));
 }
 
 /// Value and source of a config of topic `t`.

@@ -6,6 +6,7 @@ mod consuming;
 mod cursors;
 mod faults;
 mod produce;
+mod quotas;
 mod reading;
 mod room;
 mod session;

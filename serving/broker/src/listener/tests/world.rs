@@ -21,7 +21,7 @@ use crate::{BrokerConfig, ServeError, serve};
 
 /// A serving broker; ends when dropped or stopped.
 pub(super) struct World {
-    memory: MemoryBroker,
+    pub(super) memory: MemoryBroker,
     pub(super) channel: Channel,
     endpoint: Endpoint,
     pub(super) bookie: Arc<MemoryBookie>,
