@@ -14,17 +14,39 @@ use super::groups::{STATE_RECORD_BYTES, Waiter};
 use super::level::Level;
 use super::node_core::{NodeCore, Purpose};
 use super::state::NodeState;
-use crate::index::{ColdRun, FileSummary};
+use crate::index::{ColdRun, FileSummary, LedgerShare};
 use crate::log::{DiskIdentity, LimboKind, Record};
-use crate::reclaim::{FileFacts, Held, Settled, Stock};
+use crate::reclaim::{FileFacts, Held, Settled, Stock, copy_bytes};
 
 /// What is remembered of sealed files besides their summaries.
 #[derive(Debug, Default)]
 pub(super) struct Reclaiming {
-    /// Bytes of ledgers that are not deleted, by file; 0 when a compacted one holds them by now.
-    live: BTreeMap<u32, u64>,
+    /// What files hold of ledgers that are not deleted; nothing when a compacted one holds it by now.
+    live: BTreeMap<u32, Live>,
     /// Damaged entries and the file in which they were found so.
     damaged: BTreeMap<(LedgerId, EntryId), u32>,
+}
+
+/// What lives in a file.
+#[derive(Debug, Default, Clone, Copy)]
+struct Live {
+    bytes: u64,
+    entries: u64,
+    ledgers: u64,
+}
+
+impl Live {
+    fn add(&mut self, share: &LedgerShare) {
+        self.bytes += u64::from(share.bytes);
+        self.entries += u64::from(share.entries);
+        self.ledgers += 1;
+    }
+
+    fn remove(&mut self, share: &LedgerShare) {
+        self.bytes = self.bytes.saturating_sub(u64::from(share.bytes));
+        self.entries = self.entries.saturating_sub(u64::from(share.entries));
+        self.ledgers = self.ledgers.saturating_sub(1);
+    }
 }
 
 impl Reclaiming {
@@ -38,8 +60,11 @@ impl Reclaiming {
 
     /// Counts what is live in a file that was sealed.
     pub fn sealed(&mut self, summary: &FileSummary, state: &NodeState) {
-        let live = summary.shares.iter().filter(|s| lives(state, s.ledger));
-        let live = live.map(|share| u64::from(share.bytes)).sum();
+        let mut live = Live::default();
+        let shares = summary.shares.iter();
+        shares
+            .filter(|s| lives(state, s.ledger))
+            .for_each(|share| live.add(share));
         self.live.insert(summary.file, live);
     }
 
@@ -48,7 +73,7 @@ impl Reclaiming {
         for summary in state.files.values() {
             if let Ok(at) = summary.shares.binary_search_by_key(&ledger, |s| s.ledger) {
                 let live = self.live.entry(summary.file).or_default();
-                *live = live.saturating_sub(u64::from(summary.shares[at].bytes));
+                live.remove(&summary.shares[at]);
             }
         }
     }
@@ -74,11 +99,15 @@ impl NodeCore {
         let held = self.files_with_damage();
         let files = self.state.files.values();
         let files = files.filter(|summary| self.state.removable(summary));
-        let facts = files.map(|summary| FileFacts {
-            file: summary.file,
-            bytes: summary.bytes,
-            live: self.live_bytes(summary),
-            damaged: held.contains(&summary.file),
+        let facts = files.map(|summary| {
+            let live = self.live(summary);
+            FileFacts {
+                file: summary.file,
+                bytes: summary.bytes,
+                live: live.bytes,
+                copy: copy_bytes(live.bytes, live.entries, live.ledgers),
+                damaged: held.contains(&summary.file),
+            }
         });
         let file_bytes = self.limits.levels.file_bytes;
         Stock {
@@ -89,16 +118,16 @@ impl NodeCore {
         }
     }
 
-    fn live_bytes(&self, summary: &FileSummary) -> u64 {
+    fn live(&self, summary: &FileSummary) -> Live {
         let live = self.reclaiming.live.get(&summary.file);
-        live.copied().unwrap_or(0)
+        live.copied().unwrap_or_default()
     }
 
     /// Bytes of sealed files, and those of them that nobody can ask for any more.
     pub fn held_and_dead_bytes(&self) -> (u64, u64) {
         let files = self.state.files.values();
         files.fold((0, 0), |(held, dead), summary| {
-            let gone = summary.bytes.saturating_sub(self.live_bytes(summary));
+            let gone = summary.bytes.saturating_sub(self.live(summary).bytes);
             (held + summary.bytes, dead + gone)
         })
     }
@@ -199,7 +228,7 @@ impl NodeCore {
             tracing::error!(%ledger, ?run, "compaction left an entry behind; its sources are kept");
             return;
         }
-        let dead = files.iter().map(|file| (*file, 0));
+        let dead = files.iter().map(|file| (*file, Live::default()));
         self.reclaiming.live.extend(dead);
     }
 

@@ -17,6 +17,8 @@ const LOCK_NAME: &str = "lock";
 #[derive(Debug)]
 pub struct OsDisk {
     path: PathBuf,
+    /// Kept open: a process that is out of file handles must still be able to make names durable.
+    directory: File,
 }
 
 impl OsDisk {
@@ -28,7 +30,9 @@ impl OsDisk {
         let path = path.into();
         std::fs::create_dir_all(&path)
             .map_err(|error| DiskError::new("create directory", &path.to_string_lossy(), &error))?;
-        Ok(Self { path })
+        let directory = File::open(&path)
+            .map_err(|error| DiskError::new("open directory", &path.to_string_lossy(), &error))?;
+        Ok(Self { path, directory })
     }
 
     /// The directory.
@@ -124,8 +128,8 @@ impl Disk for OsDisk {
     }
 
     fn sync_dir(&self) -> Result<(), DiskError> {
-        File::open(&self.path)
-            .and_then(|dir| dir.sync_all())
+        self.directory
+            .sync_all()
             .map_err(|error| self.error("sync directory", "", &error))
     }
 
@@ -218,5 +222,19 @@ impl DiskFile for OsFile {
             // A file system that cannot tell: everything may be data.
             Err(_) => Ok((offset < self.bytes()?).then_some(offset)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Out of file handles, a node must still make the removal of a file durable: it opens nothing for it.
+    #[test]
+    fn directory_is_synced_by_the_handle_that_is_open() {
+        let place = tempfile::tempdir().unwrap();
+        let disk = OsDisk::open(place.path().join("data")).unwrap();
+        std::fs::rename(place.path().join("data"), place.path().join("moved")).unwrap();
+        disk.sync_dir().unwrap();
     }
 }

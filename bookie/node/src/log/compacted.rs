@@ -103,11 +103,6 @@ impl CompactedWriter {
         Ok(())
     }
 
-    /// Bytes of the body so far; the caller begins another file before it exceeds [`COMPACTED_BYTES_MAX`].
-    pub fn bytes(&self) -> u64 {
-        self.at + self.group.bytes() as u64
-    }
-
     fn write_group(&mut self) -> Result<(), DiskError> {
         let next = GroupBuilder::new(Vec::with_capacity(GROUP_BYTES));
         let mut group = std::mem::replace(&mut self.group, next).finish();

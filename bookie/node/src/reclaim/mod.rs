@@ -19,6 +19,6 @@ mod scrub;
 mod worker;
 
 pub use pace::Pace;
-pub use plan::{FileFacts, Stock};
+pub use plan::{FileFacts, Stock, copy_bytes};
 pub use proof::{Findings, Held, ProofError, Settled, examine};
 pub use worker::{Ground, Work, Worker};

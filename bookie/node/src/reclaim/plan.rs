@@ -5,11 +5,15 @@
 //!
 //! # Invariants
 //! 1. The newest files are never compacted: what dies young would be copied for nothing.
-//! 2. What is asked for never needs more room than there is.
-//! 3. A file that keeps a damaged live record is left alone (G13), and a request that failed is not repeated at once.
+//! 2. What is asked for never needs more room than there is, with what a file costs besides its records.
+//! 3. A compaction makes fewer bytes of more: a file that is small for its overhead alone is not dead, or an idle node would copy it for ever.
+//! 4. A file that keeps a damaged live record is left alone (G13), and a request that failed is not repeated at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+use crate::log::BLOCK_BYTES;
+use crate::log::compacted::COMPACTED_BYTES_MAX;
 
 /// The newest sealed files are not compacted.
 const NEWEST_KEPT: usize = 2;
@@ -23,6 +27,14 @@ const SMALL_SHARE: u64 = 8;
 const SMALL_FILES: usize = 16;
 /// Most files of one request.
 const FILES_MAX: usize = 64;
+/// What each compacted file has: header, padding of its group, mark of the end, slot page, directory, trailer.
+const OVERHEAD_FILE_BYTES: u64 = 6 * BLOCK_BYTES as u64;
+/// Slot and share of a slot page.
+const OVERHEAD_ENTRY_BYTES: u64 = 17;
+/// Row and run of the directory.
+const OVERHEAD_LEDGER_BYTES: u64 = 56;
+/// Groups are padded to whole blocks: at most this share of their bytes.
+const OVERHEAD_PADDING_SHARE: u64 = 32;
 /// A failed request rests this long.
 const REST: Duration = Duration::from_secs(30);
 
@@ -35,6 +47,8 @@ pub struct FileFacts {
     pub bytes: u64,
     /// Of those, records of ledgers that are not deleted.
     pub live: u64,
+    /// What these add to a compacted file, bytes.
+    pub copy: u64,
     /// A live record of it is damaged.
     pub damaged: bool,
 }
@@ -47,6 +61,14 @@ impl FileFacts {
     fn is_dead_by(&self, percent: u64) -> bool {
         self.dead() * 100 > self.bytes * percent
     }
+}
+
+/// What so many bytes of records add to a compacted file, from above.
+pub fn copy_bytes(records: u64, entries: u64, ledgers: u64) -> u64 {
+    records
+        + records / OVERHEAD_PADDING_SHARE
+        + entries * OVERHEAD_ENTRY_BYTES
+        + ledgers * OVERHEAD_LEDGER_BYTES
 }
 
 /// What there is to plan with.
@@ -111,8 +133,10 @@ impl Planner {
         let mut worth: Vec<FileFacts> = old.to_vec();
         worth.retain(|file| file.is_dead_by(percent));
         worth.sort_by_key(|file| (std::cmp::Reverse(file.dead()), file.file));
-        let sources = join(stock, worth);
-        (!sources.is_empty()).then_some(sources)
+        let copy = join(stock, worth);
+        // Of what makes a source worth it, padding and overhead may eat half.
+        let pays = copy.bytes * 100 <= copy.freed * (100 - percent / 2);
+        (!copy.sources.is_empty() && pays).then_some(copy.sources)
     }
 
     /// The request could not be carried out: its files rest for a while.
@@ -128,18 +152,31 @@ impl Planner {
     }
 }
 
+/// One new file and what goes into it.
+struct Copied {
+    sources: Vec<u32>,
+    /// Its length, from above.
+    bytes: u64,
+    /// Bytes of the sources.
+    freed: u64,
+}
+
 /// The first of these, and each further one that still fits one new file.
-fn join(stock: &Stock, files: Vec<FileFacts>) -> Vec<u32> {
-    let most = stock.room.min(stock.file_bytes);
-    let mut live = 0;
-    let mut sources = Vec::new();
+fn join(stock: &Stock, files: Vec<FileFacts>) -> Copied {
+    let most = stock.room.min(stock.file_bytes).min(COMPACTED_BYTES_MAX);
+    let mut copy = Copied {
+        sources: Vec::new(),
+        bytes: OVERHEAD_FILE_BYTES,
+        freed: 0,
+    };
     for file in files {
-        if live + file.live <= most && sources.len() < FILES_MAX {
-            live += file.live;
-            sources.push(file.file);
+        if copy.bytes + file.copy <= most && copy.sources.len() < FILES_MAX {
+            copy.bytes += file.copy;
+            copy.freed += file.bytes;
+            copy.sources.push(file.file);
         }
     }
-    sources
+    copy
 }
 
 /// Many short files, into one.
@@ -149,7 +186,7 @@ fn small(stock: &Stock, old: &[FileFacts]) -> Option<Vec<u32>> {
     if small.len() < SMALL_FILES {
         return None;
     }
-    let sources = join(stock, small);
+    let sources = join(stock, small).sources;
     (sources.len() > 1).then_some(sources)
 }
 
@@ -157,13 +194,16 @@ fn small(stock: &Stock, old: &[FileFacts]) -> Option<Vec<u32>> {
 mod tests {
     use super::*;
 
+    /// MiB.
     const FILE: u64 = 1000;
 
+    /// Bytes and live bytes in MiB, of large records.
     fn file(file: u32, bytes: u64, live: u64) -> FileFacts {
         FileFacts {
             file,
-            bytes,
-            live,
+            bytes: bytes << 20,
+            live: live << 20,
+            copy: live << 20,
             damaged: false,
         }
     }
@@ -171,8 +211,8 @@ mod tests {
     fn stock(files: Vec<FileFacts>) -> Stock {
         Stock {
             files,
-            room: FILE,
-            file_bytes: FILE,
+            room: FILE << 20,
+            file_bytes: FILE << 20,
             pressed: false,
         }
     }
@@ -214,9 +254,9 @@ mod tests {
     #[test]
     fn live_part_must_fit_the_room() {
         let mut stock = old(vec![file(1, FILE, 300), file(2, FILE, 450)]);
-        stock.room = 299;
-        assert_eq!(next(&stock), None);
-        stock.room = 300;
+        stock.room = 300 << 20;
+        assert_eq!(next(&stock), None, "a file is more than its records");
+        stock.room = 301 << 20;
         assert_eq!(next(&stock), Some(Request::Compact(vec![1])));
         stock.room = 0;
         stock.files.push(file(92, FILE, 0));
@@ -228,6 +268,38 @@ mod tests {
         let mut stock = old(vec![file(1, FILE, 700), file(2, FILE, 950)]);
         assert_eq!(next(&stock), None);
         stock.pressed = true;
+        assert_eq!(next(&stock), Some(Request::Compact(vec![1])));
+    }
+
+    #[test]
+    fn file_that_is_short_for_its_overhead_alone_is_not_copied() {
+        let tiny = |number| FileFacts {
+            file: number,
+            bytes: OVERHEAD_FILE_BYTES,
+            live: 30,
+            copy: copy_bytes(30, 1, 1),
+            damaged: false,
+        };
+        let mut stock = old(vec![tiny(1)]);
+        for pressed in [false, true] {
+            stock.pressed = pressed;
+            assert_eq!(next(&stock), None);
+        }
+        // Three are worth one.
+        let three = old((1..4).map(tiny).collect());
+        assert_eq!(next(&three), Some(Request::Compact(vec![1, 2, 3])));
+    }
+
+    #[test]
+    fn copy_stays_within_the_longest_file_that_there_may_be() {
+        let gib = 1 << 30;
+        let half = FileFacts {
+            copy: copy_bytes(gib, 1000, 10),
+            ..file(1, 2500, 1024)
+        };
+        let other = FileFacts { file: 2, ..half };
+        let mut stock = old(vec![half, other]);
+        (stock.room, stock.file_bytes) = (u64::MAX, 2 * gib);
         assert_eq!(next(&stock), Some(Request::Compact(vec![1])));
     }
 

@@ -92,8 +92,8 @@ impl Worker {
             }
             Some(Request::Compact(mut files)) => {
                 files.sort_unstable();
-                let live = stock.files.iter().filter(|file| files.contains(&file.file));
-                let bytes = live.map(|file| file.live).sum();
+                let sources = stock.files.iter().filter(|file| files.contains(&file.file));
+                let bytes = sources.map(|file| file.copy).sum();
                 self.begin(files, bytes, ground, now)
             }
             None => Ok(self.check(ground, now)),
