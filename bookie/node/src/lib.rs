@@ -44,7 +44,7 @@ mod tests;
 
 pub use config::{DiskReserve, NodeConfig, PanicHook, SyncMode, Threads};
 pub use disk::{Disk, DiskError, DiskErrorKind, OsDisk};
-pub use index::{FileSummary, LedgerShare, Location, Slot};
+pub use index::{FileSummary, LedgerShare, Locator, Location, Slot};
 pub use metrics::NodeMetrics;
 pub use server::{BookieNode, NodeSeams, NodeStatus};
 pub use start::{StartError, format};

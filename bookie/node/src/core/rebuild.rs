@@ -105,7 +105,7 @@ impl Rebuild {
             for found in sealed.iter().filter(|f| f.footer.header.kind == kind) {
                 match self.state.removed.contains(u64::from(number(found))) {
                     true => unlink(found, recovered),
-                    false => self.file(found, &base),
+                    false => self.file(found, &base)?,
                 }
             }
         }
@@ -160,10 +160,11 @@ impl Rebuild {
     }
 
     /// Takes the entries of a sealed file.
-    fn file(&mut self, found: &SealedOnDisk, base: &Base) {
+    fn file(&mut self, found: &SealedOnDisk, base: &Base) -> Result<(), LogError> {
+        let footer = found.whole_footer()?;
         let file = number(found);
         let log = found.footer.header.kind == FileKind::Log;
-        for ledger in &found.footer.ledgers {
+        for ledger in &footer.ledgers {
             let known = self.state.ledgers.contains_key(&ledger.ledger);
             let named = base.named.contains(&ledger.ledger);
             let fresh = log && file >= base.file;
@@ -181,8 +182,8 @@ impl Rebuild {
                 *last = file.max(*last);
             }
         }
-        self.state
-            .file_sealed(SealedFile::of(&found.footer, found.bytes));
+        self.state.file_sealed(SealedFile::of(&footer, found.bytes));
+        Ok(())
     }
 
     fn forget(&mut self, base: &Base) {

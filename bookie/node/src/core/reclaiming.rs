@@ -64,16 +64,16 @@ impl Reclaiming {
         let shares = summary.shares.iter();
         shares
             .filter(|s| lives(state, s.ledger))
-            .for_each(|share| live.add(share));
+            .for_each(|share| live.add(&share));
         self.live.insert(summary.file, live);
     }
 
     /// A ledger was deleted: what files hold of it is dead.
     pub fn buried(&mut self, ledger: LedgerId, state: &NodeState) {
         for summary in state.files.values() {
-            if let Ok(at) = summary.shares.binary_search_by_key(&ledger, |s| s.ledger) {
+            if let Some(share) = summary.shares.of(ledger) {
                 let live = self.live.entry(summary.file).or_default();
-                live.remove(&summary.shares[at]);
+                live.remove(&share);
             }
         }
     }
@@ -164,9 +164,13 @@ impl NodeCore {
         let mut runs = Vec::new();
         for ledger in ledgers {
             let state = self.state.ledgers.get(&ledger).filter(|s| !s.deleted);
-            let cold = state.map_or(&[][..], |state| state.entries.cold());
-            let inside = cold.iter().filter(|run| files.contains(&run.file));
-            runs.extend(inside.map(|run| (ledger, *run)));
+            let Some(entries) = state.map(|state| &state.entries) else {
+                continue;
+            };
+            let from = runs.len();
+            let inside = files.iter().flat_map(|file| entries.cold_in(*file));
+            runs.extend(inside.map(|run| (ledger, run)));
+            runs[from..].sort_unstable_by_key(|(_, run)| run.first);
         }
         if self.mutation.is(Mutant::CompactionForgets) {
             runs.pop();
@@ -207,8 +211,11 @@ impl NodeCore {
 
     /// Adds what this file holds of each ledger.
     pub fn add_bytes(&self, file: u32, held: &mut Held) {
-        let shares = self.state.files.get(&file).map(|summary| &summary.shares);
-        for share in shares.into_iter().flatten() {
+        let summary = self.state.files.get(&file);
+        let shares = summary
+            .into_iter()
+            .flat_map(|summary| summary.shares.iter());
+        for share in shares {
             if let Some(bytes) = held.ledgers.get_mut(&share.ledger) {
                 *bytes += u64::from(share.bytes);
             }

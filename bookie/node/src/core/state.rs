@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hulse_proto::id::{FenceToken, LedgerId};
 
-use crate::index::{FileSummary, IdRanges, LedgerShare, Location, Slot};
+use crate::index::{FileSummary, IdRanges, Location, Slot};
 use crate::ledger::LedgerState;
 use crate::log::{DamagedRange, FileKind, LimboKind, Record, SealedFile};
 
@@ -107,12 +107,10 @@ impl NodeState {
     pub fn index_bytes(&self) -> usize {
         let ledgers = self.ledgers.values();
         let entries: usize = ledgers.map(|state| state.entries.memory_bytes()).sum();
-        let shares: usize = self.files.values().map(|file| file.shares.len()).sum();
+        let files = self.files.values();
+        let shares: usize = files.map(|file| file.shares.memory_bytes()).sum();
         let ledger = size_of::<LedgerId>() + size_of::<LedgerState>();
-        entries
-            + self.ledgers.len() * ledger
-            + shares * size_of::<LedgerShare>()
-            + self.files.len() * size_of::<FileSummary>()
+        entries + self.ledgers.len() * ledger + shares + self.files.len() * size_of::<FileSummary>()
     }
 
     /// True for a sealed file that may be removed once nothing lives in it: no state and no logical end of another file is lost with
@@ -126,7 +124,7 @@ impl NodeState {
     pub fn file_removed(&mut self, file: u32) {
         self.removed.insert(u64::from(file), u64::from(file) + 1);
         if let Some(summary) = self.files.remove(&file) {
-            for share in &summary.shares {
+            for share in summary.shares.iter() {
                 if let Some(state) = self.ledgers.get_mut(&share.ledger) {
                     state.entries.drop_file(file);
                 }

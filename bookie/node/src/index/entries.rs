@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use hulse_proto::id::EntryId;
 
+use super::lists::ColdRuns;
 use super::runs::{Runs, Slot};
 use super::wanted::{Part, Wanted};
 
@@ -47,13 +48,13 @@ impl ColdRun {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entries {
     hot: Runs,
-    cold: Vec<ColdRun>,
+    cold: ColdRuns,
 }
 
 impl Entries {
     /// True when an entry is held.
     pub fn contains(&self, entry: EntryId) -> bool {
-        self.hot.get(entry).is_some() || self.cold_at(entry.0).is_some()
+        self.hot.get(entry).is_some() || self.cold.at(entry.0).is_some()
     }
 
     /// The place of an entry that lies in no sealed file.
@@ -64,7 +65,7 @@ impl Entries {
     /// The file in which an entry lies, if it is held.
     pub fn file_of(&self, entry: EntryId) -> Option<u32> {
         let hot = self.hot.get(entry).map(|slot| slot.location.file);
-        hot.or_else(|| self.cold_at(entry.0).map(|run| run.file))
+        hot.or_else(|| self.cold.at(entry.0).map(|run| run.file))
     }
 
     /// What is to be known of one entry, if it is held.
@@ -88,7 +89,7 @@ impl Entries {
             }
             let before_hot = self.hot.next_after(EntryId(at)).map_or(end, |next| next.0);
             let range = at..end.min(before_hot);
-            let Some(run) = self.cold_at(at).and_then(|run| run.cut(&range)) else {
+            let Some(run) = self.cold.at(at).and_then(|run| run.cut(&range)) else {
                 break;
             };
             parts.push(Part::Cold(run));
@@ -102,12 +103,6 @@ impl Entries {
         }
     }
 
-    fn cold_at(&self, entry: u64) -> Option<&ColdRun> {
-        let after = self.cold.partition_point(|run| run.first <= entry);
-        let run = &self.cold[after.checked_sub(1)?];
-        (entry < run.end()).then_some(run)
-    }
-
     /// Takes a copy of an entry in a file that is not sealed.
     pub fn insert(&mut self, entry: EntryId, slot: Slot) {
         self.hot.insert(entry, slot);
@@ -116,63 +111,39 @@ impl Entries {
     /// A file is sealed: its runs take the place of its entries.
     pub fn seal(&mut self, file: u32, runs: &[ColdRun]) {
         self.hot.drop_file(file);
+        // Ledgers grow upwards, file by file.
+        if runs.first().is_none_or(|run| self.cold.end() <= run.first) {
+            runs.iter().for_each(|run| self.cold.push(*run));
+            return;
+        }
         for run in runs {
-            // Ledgers grow upwards, file by file.
-            if self.cold.last().is_none_or(|last| last.end() <= run.first) {
-                self.push_run(*run);
-            } else {
-                self.insert_run(*run);
-            }
+            let range = run.first..run.end();
+            self.cold.edit(range, |some| insert_run(some, *run));
         }
-    }
-
-    /// Grows by an eighth: there are very many of these lists, and doubling them would waste a third of the budget.
-    fn push_run(&mut self, run: ColdRun) {
-        if self.cold.len() == self.cold.capacity() {
-            self.cold.reserve_exact(self.cold.len() / 8 + 1);
-        }
-        self.cold.push(run);
-    }
-
-    fn insert_run(&mut self, run: ColdRun) {
-        let from = self.cold.partition_point(|other| other.end() <= run.first);
-        let met = self.cold[from..].partition_point(|other| other.first < run.end());
-        let mut pieces = Vec::new();
-        let mut at = run.first;
-        for other in &self.cold[from..from + met] {
-            if other.file >= run.file {
-                pieces.extend(run.cut(&(at..other.first.max(at))));
-                pieces.push(*other);
-                at = at.max(other.end());
-                continue;
-            }
-            pieces.extend(other.cut(&(0..run.first)));
-            // What of it lies behind the new run comes after it.
-            if other.end() > run.end() {
-                pieces.extend(run.cut(&(at..run.end())));
-                pieces.extend(other.cut(&(run.end()..u64::MAX)));
-                at = run.end();
-            }
-        }
-        pieces.extend(run.cut(&(at..run.end().max(at))));
-        self.cold.splice(from..from + met, pieces);
     }
 
     /// A file is gone: what lay in it alone is not held any more.
     pub fn drop_file(&mut self, file: u32) {
         self.hot.drop_file(file);
-        self.cold.retain(|run| run.file != file);
+        if self.cold.of_file(file).next().is_some() {
+            let kept: Vec<ColdRun> = self.cold.iter().filter(|run| run.file != file).collect();
+            self.cold = kept.into_iter().collect();
+        }
     }
 
     /// Runs of sealed files, sorted; each of one file. Of several copies only the one that counts is in them.
-    pub fn cold(&self) -> &[ColdRun] {
-        &self.cold
+    pub fn cold(&self) -> impl Iterator<Item = ColdRun> + '_ {
+        self.cold.iter()
+    }
+
+    /// Those of them in one file.
+    pub fn cold_in(&self, file: u32) -> impl Iterator<Item = ColdRun> + '_ {
+        self.cold.of_file(file)
     }
 
     /// Exclusive end of the highest entry; 0: none.
     pub fn end(&self) -> EntryId {
-        let cold = self.cold.last().map_or(0, ColdRun::end);
-        self.hot.end().max(EntryId(cold))
+        self.hot.end().max(EntryId(self.cold.end()))
     }
 
     /// True without entries.
@@ -199,7 +170,7 @@ impl Entries {
 
     /// Memory beside the value itself, bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.hot.memory_bytes() + self.cold.capacity() * size_of::<ColdRun>()
+        self.hot.memory_bytes() + self.cold.memory_bytes()
     }
 
     /// Number of entries.
@@ -207,6 +178,31 @@ impl Entries {
         let ranges = self.ranges().into_iter();
         ranges.map(|range| (range.end - range.start) as usize).sum()
     }
+}
+
+/// Inserts a run into sorted ones: of what both hold, the one of the higher file counts.
+fn insert_run(runs: &mut Vec<ColdRun>, run: ColdRun) {
+    let from = runs.partition_point(|other| other.end() <= run.first);
+    let met = runs[from..].partition_point(|other| other.first < run.end());
+    let mut pieces = Vec::new();
+    let mut at = run.first;
+    for other in &runs[from..from + met] {
+        if other.file >= run.file {
+            pieces.extend(run.cut(&(at..other.first.max(at))));
+            pieces.push(*other);
+            at = at.max(other.end());
+            continue;
+        }
+        pieces.extend(other.cut(&(0..run.first)));
+        // What of it lies behind the new run comes after it.
+        if other.end() > run.end() {
+            pieces.extend(run.cut(&(at..run.end())));
+            pieces.extend(other.cut(&(run.end()..u64::MAX)));
+            at = run.end();
+        }
+    }
+    pieces.extend(run.cut(&(at..run.end().max(at))));
+    runs.splice(from..from + met, pieces);
 }
 
 #[cfg(test)]
@@ -256,8 +252,8 @@ mod tests {
                     *held = file.max(*held);
                 }
             }
-            let found: Vec<(u64, u32, u32)> = entries.cold().iter()
-                .flat_map(|run| (0..run.entries).map(|i| (run.first + u64::from(i), run.file, run.slot + i)))
+            let found: Vec<(u64, u32, u32)> = entries.cold()
+                .flat_map(|run| (0..run.entries).map(move |i| (run.first + u64::from(i), run.file, run.slot + i)))
                 .collect();
             let expected: Vec<_> = expected.into_iter().map(|(entry, file)| (entry, file, entry as u32)).collect();
             prop_assert_eq!(found, expected);
@@ -296,7 +292,7 @@ mod tests {
         entries.seal(3, &[run(0, 4, 3)]);
         assert!(entries.hot(EntryId(1)).is_none());
         assert_eq!(entries.hot(EntryId(2)), Some(slot(4, 0)));
-        assert_eq!(entries.cold(), [run(0, 4, 3)]);
+        assert_eq!(entries.cold().collect::<Vec<_>>(), [run(0, 4, 3)]);
         entries.drop_file(3);
         assert_eq!(entries.ranges().first(), Some(&(2..3)));
     }

@@ -1,8 +1,8 @@
 //! Where each entry lies: per ledger, runs of consecutive entries (storage.md 4.4).
 //!
-//! Of files that are not sealed every entry's place is in memory ([`Runs`]). Of sealed ones only the runs are ([`ColdRun`], 24 bytes
-//! each); a [`LedgerShare`] per file and ledger, 16 bytes, says how much of what they hold. Places and digests come from the slot
-//! pages of the footers, through the bounded `slot_cache`.
+//! Of files that are not sealed every entry's place is in memory ([`Runs`]). Of sealed ones only the runs are ([`ColdRun`]), and a
+//! [`LedgerShare`] per file and ledger, which says how much of what they hold; both `packed` into some bytes each. Places and digests
+//! come from the slot pages of the footers, through the bounded `slot_cache`.
 //!
 //! # How a page gets to whom it concerns
 //! The core knows which entries are held and never needs where or with which bytes: it hands out [`Wanted`], and the shell resolves
@@ -11,7 +11,9 @@
 //! held, is never taken back by a page that cannot be read: that is damage, and UNKNOWN to whoever asked (E2).
 
 mod entries;
+mod lists;
 mod locator;
+mod packed;
 mod runs;
 mod slot_cache;
 mod summary;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hulse_proto::id::LedgerId;
 
+use super::lists::Shares;
 use crate::log::FileKind;
 
 /// What a file holds of one ledger.
@@ -29,7 +30,7 @@ pub struct FileSummary {
     /// Logical end of its body.
     pub end: u64,
     /// By ledger; a ledger's entries here may be copies of what a file of a higher number holds, too.
-    pub shares: Box<[LedgerShare]>,
+    pub shares: Shares,
 }
 
 /// A set of numbers, as ranges.

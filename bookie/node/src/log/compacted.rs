@@ -18,6 +18,8 @@ use crate::disk::{Disk, DiskError, DiskErrorKind, DiskFile};
 
 /// A group of a compacted file is written at this size, bytes.
 const GROUP_BYTES: usize = 1 << 20;
+/// The body is made durable in steps of so many bytes. All of it at the end would hold up whoever syncs then, above all the log.
+const SYNC_BYTES: u64 = 4 << 20;
 /// No compacted file is longer, bytes: offsets in a file are 32 bits.
 pub const COMPACTED_BYTES_MAX: u64 = 2 << 30;
 const TMP_NAME: &str = "compacted.tmp";
@@ -47,6 +49,8 @@ pub struct CompactedWriter {
     group: GroupBuilder,
     sequence: u64,
     at: u64,
+    /// Durable below.
+    synced: u64,
 }
 
 /// A compacted file whose body and slots are durable; it lacks number and name.
@@ -87,6 +91,7 @@ impl CompactedWriter {
             group: GroupBuilder::new(Vec::new()),
             sequence: 0,
             at: BLOCK_BYTES as u64,
+            synced: 0,
         })
     }
 
@@ -124,6 +129,10 @@ impl CompactedWriter {
         self.builder.written(0, &header, group.placed());
         self.at += header.padded_bytes();
         self.sequence += 1;
+        if self.at - self.synced >= SYNC_BYTES {
+            self.file.sync()?;
+            self.synced = self.at;
+        }
         Ok(())
     }
 

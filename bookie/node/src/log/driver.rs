@@ -1,4 +1,6 @@
-//! What becomes of a group at the disk, by sync mode. Used by the log thread, by inline mode and by `step` alike.
+//! What becomes of a group at the disk, by sync mode, and when the interval mode syncs. Used by the log thread, by inline mode and by `step` alike.
+
+use std::time::Duration;
 
 use super::Record;
 use super::format::LogPosition;
@@ -16,6 +18,8 @@ pub struct LogDriver {
     placed: Vec<(GroupNumber, LogPosition)>,
     /// A group was synced and no mark followed it yet.
     unmarked: bool,
+    /// When the interval mode synced last, by the caller's clock.
+    last_sync: Duration,
 }
 
 impl LogDriver {
@@ -26,6 +30,7 @@ impl LogDriver {
             mode,
             placed: Vec::new(),
             unmarked: false,
+            last_sync: Duration::ZERO,
         }
     }
 
@@ -59,6 +64,28 @@ impl LogDriver {
         let placed = std::mem::take(&mut self.placed);
         let last = placed.last().map(|(group, _)| *group);
         Ok(last.map(|group| Event::GroupStored { group, placed }))
+    }
+
+    /// When the interval mode syncs next: so long from `now`, which runs from any fixed moment. `None`: nothing waits for it.
+    pub fn sync_due_in(&self, now: Duration) -> Option<Duration> {
+        match self.mode {
+            SyncMode::Interval(every) if self.writer.is_dirty() => {
+                Some(every.saturating_sub(now.saturating_sub(self.last_sync)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Syncs if that is due: what was stored longer ago than the interval is durable then (amendment to B5).
+    ///
+    /// # Errors
+    /// Final ([`LogWriter::sync`]).
+    pub fn sync_if_due(&mut self, now: Duration) -> Result<(), LogError> {
+        if self.sync_due_in(now) == Some(Duration::ZERO) {
+            self.writer.sync()?;
+            self.last_sync = now;
+        }
+        Ok(())
     }
 
     /// True when an idle log should be marked.

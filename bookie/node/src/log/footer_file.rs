@@ -6,8 +6,8 @@ use super::files::SlotTable;
 use super::format::footer::{
     Footer, FooterSlot, TRAILER_BYTES, Trailer, encode_pages, encode_tail,
 };
-use super::format::{BLOCK_BYTES, side_name};
-use crate::disk::{Disk, DiskError, DiskFile};
+use super::format::{BLOCK_BYTES, file_name, side_name};
+use crate::disk::{Disk, DiskError, DiskErrorKind, DiskFile};
 
 /// One write of a long footer.
 const WRITE_BYTES: usize = 4 << 20;
@@ -26,21 +26,49 @@ pub fn read_footer(
 }
 
 fn footer_of(number: u64, file: &Arc<dyn DiskFile>) -> Option<(Footer, SlotTable)> {
-    let file_bytes = file.bytes().ok()?;
-    let at = file_bytes.checked_sub(TRAILER_BYTES as u64)?;
-    let trailer = Trailer::decode(&file.read_at(at, TRAILER_BYTES).ok()?, file_bytes)?;
-    if trailer.file != number {
-        return None;
-    }
-    let directory = file.read_at(trailer.directory_at()?, trailer.directory_bytes as usize);
-    let footer = Footer::decode_directory(&directory.ok()?, &trailer)?;
-    let slots = SlotTable {
-        file: Arc::clone(file),
-        at: trailer.pages_at,
-        pages: trailer.pages,
-        salt: footer.header.salt,
+    try_footer(number, file).ok().flatten()
+}
+
+/// Reads a footer anew, from where its slots are.
+///
+/// # Errors
+/// Of the disk; also when what was a footer is none any more.
+pub fn read_again(number: u64, slots: &SlotTable) -> Result<Footer, DiskError> {
+    let found = try_footer(number, &slots.file)?;
+    found.map(|(footer, _)| footer).ok_or_else(|| DiskError {
+        kind: DiskErrorKind::Io,
+        operation: "read footer",
+        name: file_name(number),
+        why: "it was whole a moment ago".to_owned(),
+    })
+}
+
+fn try_footer(
+    number: u64,
+    file: &Arc<dyn DiskFile>,
+) -> Result<Option<(Footer, SlotTable)>, DiskError> {
+    let file_bytes = file.bytes()?;
+    let Some(at) = file_bytes.checked_sub(TRAILER_BYTES as u64) else {
+        return Ok(None);
     };
-    Some((footer, slots))
+    let trailer = Trailer::decode(&file.read_at(at, TRAILER_BYTES)?, file_bytes);
+    let Some(trailer) = trailer.filter(|trailer| trailer.file == number) else {
+        return Ok(None);
+    };
+    let Some(directory_at) = trailer.directory_at() else {
+        return Ok(None);
+    };
+    let directory = file.read_at(directory_at, trailer.directory_bytes as usize)?;
+    let footer = Footer::decode_directory(&directory, &trailer);
+    Ok(footer.map(|footer| {
+        let slots = SlotTable {
+            file: Arc::clone(file),
+            at: trailer.pages_at,
+            pages: trailer.pages,
+            salt: footer.header.salt,
+        };
+        (footer, slots)
+    }))
 }
 
 /// Writes the slot pages of a file of this salt; not durable yet. What is to be read of them later.

@@ -1,7 +1,7 @@
 //! The single-write log: write-ahead log and store at once (ARCHITECTURE D5).
 //!
 //! [`mod@format`] and [`group`] are pure functions over bytes; [`scan`] reads one file's groups; [`recovery`] reads footers and what has none at start and tells torn from damaged (storage.md 4.3); [`writer`] appends,
-//! and seals what is full; [`compacted`] writes files of entries that were live in others.
+//! and begins and ends the work on whole files, which [`file_work`] carries out on any thread; [`compacted`] writes files of entries that were live in others.
 //!
 //! # What reclaim stands on
 //! * Two kinds of files ([`FileKind`]) with one numbering: `.log`, and `.cmp`, which a [`compacted::CompactedWriter`] fills and
@@ -19,6 +19,7 @@
 
 pub mod compacted;
 pub mod driver;
+pub mod file_work;
 pub mod files;
 mod footer_builder;
 mod footer_file;
@@ -36,3 +37,4 @@ pub use format::{
     BLOCK_BYTES, DiskIdentity, FileKind, LedgerRow, LogPosition, file_name, footer, record,
 };
 pub use sealed_file::SealedFile;
+pub use sealer::FileWorkEnd;

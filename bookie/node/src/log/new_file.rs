@@ -151,7 +151,7 @@ fn begun(header: FileHeader, file: Arc<dyn DiskFile>, bytes: u64) -> NewFile {
 }
 
 /// A header with a salt of its own.
-fn header(setup: &mut WriterSetup, id: u64, bytes: u64) -> FileHeader {
+pub(super) fn header(setup: &mut WriterSetup, id: u64, bytes: u64) -> FileHeader {
     FileHeader {
         kind: FileKind::Log,
         identity: setup.identity,
@@ -170,7 +170,17 @@ pub(super) fn create(
     bytes: u64,
     reuse: Option<&str>,
 ) -> Result<NewFile, DiskError> {
-    let disk = &setup.disk;
+    let header = header(setup, id, bytes);
+    make(setup.disk.as_ref(), header, reuse)
+}
+
+/// Makes the file of this header; on any thread.
+pub(super) fn make(
+    disk: &dyn Disk,
+    header: FileHeader,
+    reuse: Option<&str>,
+) -> Result<NewFile, DiskError> {
+    let bytes = header.file_bytes;
     disk.remove(TMP_NAME)?;
     let file = match reuse {
         Some(name) => {
@@ -181,12 +191,10 @@ pub(super) fn create(
         }
         None => disk.create(TMP_NAME, bytes)?,
     };
-    let header = header(setup, id, bytes);
-    let disk = &setup.disk;
     let made = file
         .write_at(0, &header.encode())
         .and_then(|()| file.sync())
-        .and_then(|()| disk.rename(TMP_NAME, &file_name(id)))
+        .and_then(|()| disk.rename(TMP_NAME, &file_name(header.file)))
         .and_then(|()| disk.sync_dir());
     if let Err(error) = made {
         if error.kind == DiskErrorKind::Full {

@@ -1,4 +1,4 @@
-//! Appends groups to log files and syncs them. One owner, on one thread. What is full is sealed by `sealer`.
+//! Appends groups to log files and syncs them. One owner, on one thread. Work on whole files is begun and ended by `sealer`.
 //!
 //! # Invariants
 //! 1. A file appears under its name only with a durable header (tmp, header, sync, rename, sync of the directory). It is given another
@@ -11,16 +11,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Record;
+use super::file_work::sync_file;
 use super::files::FileTable;
 use super::footer_builder::FooterBuilder;
 use super::format::{BLOCK_BYTES, LogPosition, file_name};
 use super::group::{GroupBuilder, GroupBytes, Placement};
-use super::new_file::{NewFile, create, first_file, keep_reserve};
+use super::new_file::{NewFile, create, first_file};
 use super::recovery::{LogError, Recovered, Unsealed};
 use crate::config::SyncMode;
 use crate::core::Room;
 use crate::disk::{DiskError, DiskErrorKind, DiskFile};
-use crate::identity::forget_kernel;
 
 pub use super::new_file::WriterSetup;
 
@@ -48,6 +48,10 @@ pub struct LogWriter {
     pub(super) unsealed: VecDeque<Unsealed>,
     /// Footers wait for room on the disk.
     pub(super) footer_full: bool,
+    /// A footer of this file is being written.
+    pub(super) sealing: Option<u32>,
+    /// A piece of work on a file is under way; it may have the next number.
+    pub(super) working: bool,
     /// The newest file with a complete snapshot at its head.
     snapshot_in: Option<u64>,
     full: bool,
@@ -81,6 +85,8 @@ impl LogWriter {
             spare: None,
             unsealed: std::mem::take(&mut recovered.unsealed).into(),
             footer_full: false,
+            sealing: None,
+            working: false,
             snapshot_in: None,
             full,
             next_sequence: recovered.next_sequence,
@@ -152,8 +158,9 @@ impl LogWriter {
 
     /// Log files before this one have a footer, or will never get one.
     pub fn sealed_below(&self) -> u32 {
-        let oldest = self.unsealed.front().map(|unsealed| unsealed.header.file);
-        oldest.unwrap_or(self.current.id()) as u32
+        let waiting = self.unsealed.front();
+        let waiting = waiting.map_or(self.current.id(), |unsealed| unsealed.header.file);
+        self.sealing.unwrap_or(waiting as u32)
     }
 
     /// How much can still be written. One block is held back for a mark.
@@ -248,9 +255,8 @@ impl LogWriter {
         Ok(())
     }
 
-    pub(super) fn sync_file(&self, file: &dyn DiskFile) -> Result<(), DiskError> {
-        file.sync()
-            .inspect_err(|_| forget_kernel(self.setup.disk.as_ref()))
+    fn sync_file(&self, file: &dyn DiskFile) -> Result<(), DiskError> {
+        sync_file(self.setup.disk.as_ref(), file)
     }
 
     /// True when written bytes wait for a sync.
@@ -259,7 +265,8 @@ impl LogWriter {
     }
 
     /// Goes on in the next file, whose first group states where this one ended, and whose next ones are the snapshot: what every
-    /// record that was written says, and maybe more.
+    /// record that was written says, and maybe more. Without a file made in advance one is made here; then no piece of work may be
+    /// under way, which may have its number.
     ///
     /// # Errors
     /// As [`LogWriter::write`].
@@ -270,6 +277,7 @@ impl LogWriter {
         let next = match self.spare.take() {
             Some(spare) => spare,
             None => {
+                debug_assert!(!self.working, "numbers are given one after the other");
                 let bytes = self.setup.file_bytes;
                 let next = create(&mut self.setup, self.next_file, bytes, None)?;
                 self.next_file += 1;
@@ -312,24 +320,18 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Makes the next file in advance, if there is none. A full disk, or no file descriptor, is no error: nothing was accepted for
-    /// that file. [`LogWriter::room`] says so, and the log.
-    ///
-    /// # Errors
-    /// Any other failure of the disk.
-    pub fn make_spare(&mut self) -> Result<(), LogError> {
-        if self.spare.is_some() {
-            return Ok(());
-        }
-        if self.next_file > u64::from(u32::MAX) {
-            return Err(LogError::Numbers(self.next_file));
-        }
-        let bytes = self.setup.file_bytes;
-        match create(&mut self.setup, self.next_file, bytes, None) {
+    /// True when the next file is made already.
+    pub fn has_spare(&self) -> bool {
+        self.spare.is_some()
+    }
+
+    /// Takes the next file, made in advance. A full disk, or no file descriptor, is no error: nothing was accepted for that file.
+    /// [`LogWriter::room`] says so, and the log.
+    pub(super) fn take_spare(&mut self, made: Result<NewFile, DiskError>) -> Result<(), LogError> {
+        match made {
             Ok(file) => {
                 self.spare = Some(file);
                 self.next_file += 1;
-                keep_reserve(self.setup.disk.as_ref())?;
                 if std::mem::take(&mut self.full) {
                     tracing::info!("bookie's next log file is made; records are taken again");
                 }
@@ -342,11 +344,6 @@ impl LogWriter {
             Err(error) => return Err(error.into()),
         }
         Ok(())
-    }
-
-    /// True when [`LogWriter::make_spare`] has something to do.
-    pub fn wants_spare(&self) -> bool {
-        self.spare.is_none()
     }
 }
 

@@ -4,8 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::file_thread::FileThread;
 use super::shared::{Inner, Shared};
-use crate::config::{NodeConfig, SyncMode};
+use crate::config::NodeConfig;
 use crate::core::Event;
 use crate::log::driver::LogDriver;
 use crate::log::recovery::LogError;
@@ -14,63 +15,57 @@ use crate::log::recovery::LogError;
 const SPARE_RETRY: Duration = Duration::from_secs(1);
 
 /// Runs until the node stops. A panic ends the process by the configured hook: a node with a broken invariant must not go on.
-pub(super) fn run(shared: &Arc<Shared>, driver: LogDriver, config: &NodeConfig) {
+pub(super) fn run(shared: &Arc<Shared>, driver: LogDriver, files: FileThread, config: &NodeConfig) {
     let work = || {
         LogThread {
             shared,
             driver,
+            files,
             config,
-            last_sync: tokio::time::Instant::now(),
+            begun: tokio::time::Instant::now(),
         }
         .run()
     };
-    if catch_unwind(AssertUnwindSafe(work)).is_err() {
-        tracing::error!("bookie's log thread panicked");
-        (config.on_panic.0)();
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => shared.log_failed(&error.to_string()),
+        Err(_) => {
+            tracing::error!("bookie's log thread panicked");
+            (config.on_panic.0)();
+        }
     }
 }
 
 struct LogThread<'a> {
     shared: &'a Arc<Shared>,
     driver: LogDriver,
+    files: FileThread,
     config: &'a NodeConfig,
-    last_sync: tokio::time::Instant,
+    begun: tokio::time::Instant,
 }
 
 impl LogThread<'_> {
-    fn run(mut self) {
+    fn run(mut self) -> Result<(), LogError> {
         loop {
-            if self.shared.step(&mut self.driver) {
-                if let Err(error) = self.after_group() {
-                    self.shared.log_failed(&error.to_string());
-                    return;
-                }
+            let files = &self.files;
+            let wait = |driver: &mut LogDriver| files.wait(driver);
+            if self.shared.step(&mut self.driver, wait) {
                 if self.shared.failed.borrow().is_some() {
-                    return;
+                    return Ok(());
                 }
-                continue;
-            }
-            match self.idle() {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    self.shared.log_failed(&error.to_string());
-                    return;
-                }
+                self.after_group()?;
+            } else if !self.idle()? {
+                break;
             }
         }
-        if let Err(error) = self.driver.close() {
-            self.shared.log_failed(&error.to_string());
-        }
+        self.files.wait(&mut self.driver)?;
+        self.driver.close()
     }
 
-    /// Off the ack path: the next file, and the sync of the interval mode.
+    /// Off the ack path: whole files, and the sync of the interval mode.
     fn after_group(&mut self) -> Result<(), LogError> {
         self.hand_over_removals()?;
-        if self.driver.writer.wants_spare() && !self.driver.writer.room().full {
-            self.make_spare()?;
-        }
-        self.name_compacted()?;
+        self.files.turn(&mut self.driver, false)?;
         self.sync_if_due()
     }
 
@@ -88,54 +83,17 @@ impl LogThread<'_> {
         Ok(())
     }
 
-    /// Gives a compacted file its number and name, and the index its places.
-    fn name_compacted(&mut self) -> Result<(), LogError> {
-        let Some(finished) = self.shared.lock().adopt.take() else {
-            return Ok(());
-        };
-        let sealed = self.driver.writer.adopt(*finished)?;
-        let named = sealed.is_some();
-        if let Some(sealed) = sealed {
-            self.shared
-                .feed_quietly(Event::FileSealed(Box::new(sealed)));
-        }
-        self.shared.lock().adopted = Some(named);
-        self.shared.reclaim_wake.notify_one();
-        Ok(())
-    }
-
-    fn make_spare(&mut self) -> Result<(), LogError> {
-        // Meanwhile the file counts on neither side.
-        self.shared.lock().making = true;
-        let made = self.driver.writer.make_spare();
-        self.shared
-            .feed(Event::RoomChanged(self.driver.writer.room()));
-        self.shared.lock().making = false;
-        made
-    }
-
     fn sync_if_due(&mut self) -> Result<(), LogError> {
-        if let SyncMode::Interval(every) = self.config.sync
-            && self.driver.writer.is_dirty()
-            && self.last_sync.elapsed() >= every
-        {
-            self.driver.writer.sync()?;
-            self.last_sync = tokio::time::Instant::now();
-        }
-        Ok(())
+        self.driver.sync_if_due(self.begun.elapsed())
     }
 
     /// How long the thread may sleep before something is due.
     fn patience(&self) -> Option<Duration> {
         let mark = self.driver.wants_mark().then_some(self.config.mark_after);
-        let wanting = self.driver.writer.wants_spare() || self.driver.writer.wants_seal(true);
-        let spare = wanting.then_some(SPARE_RETRY);
-        let sync = match self.config.sync {
-            SyncMode::Interval(every) if self.driver.writer.is_dirty() => {
-                Some(every.saturating_sub(self.last_sync.elapsed()))
-            }
-            _ => None,
-        };
+        let writer = &self.driver.writer;
+        let wanting = writer.wants_spare() || writer.wants_seal(true);
+        let spare = (wanting && !writer.is_working()).then_some(SPARE_RETRY);
+        let sync = self.driver.sync_due_in(self.begun.elapsed());
         [mark, spare, sync].into_iter().flatten().min()
     }
 
@@ -144,7 +102,11 @@ impl LogThread<'_> {
         let patience = self.patience();
         let mut inner = self.shared.lock();
         let mut late = false;
-        let idle = |inner: &Inner| !inner.core.group_ready() && inner.adopt.is_none();
+        let working = self.driver.writer.is_working();
+        let idle = |inner: &Inner| {
+            let adopts = inner.adopt.is_some() && !working;
+            !inner.core.group_ready() && !adopts && !inner.file_done
+        };
         while idle(&inner) && !inner.stopping && !late {
             inner.log_sleeps = true;
             inner = match patience {
@@ -162,25 +124,19 @@ impl LogThread<'_> {
             };
         }
         inner.log_sleeps = false;
+        inner.file_done = false;
         let ready = inner.core.group_ready();
         let stopping = inner.stopping;
         drop(inner);
-        self.name_compacted()?;
-        if ready {
-            return Ok(true);
+        if late && self.driver.wants_mark() {
+            self.driver.mark()?;
+            let room = self.driver.writer.room();
+            self.shared.feed(Event::RoomChanged(room));
         }
         if late {
-            if self.driver.wants_mark() {
-                self.driver.mark()?;
-                self.shared
-                    .feed(Event::RoomChanged(self.driver.writer.room()));
-            }
-            if self.driver.writer.wants_spare() {
-                self.make_spare()?;
-            }
             self.sync_if_due()?;
-            self.shared.seal(&mut self.driver, true)?;
         }
-        Ok(!stopping)
+        self.files.turn(&mut self.driver, late)?;
+        Ok(ready || !stopping)
     }
 }

@@ -1,11 +1,13 @@
 //! The node as others call it: queues, threads and answers around the core.
 //!
-//! A call locks the core, is judged and placed in the log's order, and returns; the log thread writes, syncs and answers. Reads
+//! A call locks the core, is judged and placed in the log's order, and returns; the log thread writes, syncs and answers; a thread of
+//! its own makes, seals and names whole log files. Reads
 //! look up their places under the lock and read on the read threads; a thread behind all others frees space and checks what is stored.
 //! Nothing holds the lock over I/O.
 
 mod bookie_calls;
 mod collector;
+mod file_thread;
 mod lease;
 mod log_thread;
 mod node;

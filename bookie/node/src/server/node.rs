@@ -12,6 +12,7 @@ use rand_chacha::ChaCha12Rng;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use super::file_thread::FileThread;
 use super::read_pool::ReadPool;
 use super::reclaimer::ReclaimerSeams;
 use super::shared::{Shared, SharedSeams};
@@ -215,6 +216,12 @@ impl BookieNode {
         &self.me
     }
 
+    /// Bytes of index pages in memory.
+    #[cfg(test)]
+    pub(crate) fn index_cache_used(&self) -> usize {
+        self.shared.reads.locator().pages().bytes()
+    }
+
     /// What the start found.
     pub fn status(&self) -> &NodeStatus {
         &self.status
@@ -313,10 +320,12 @@ fn start_threads(
         Threads::Inline => 0,
     };
     let mut threads = Vec::new();
+    let (files, file_thread) = FileThread::start(shared, config.on_panic.clone());
+    threads.push(file_thread);
     let own = Arc::clone(shared);
     let log = std::thread::Builder::new().name("bookie-log".to_owned());
     let of_log = config.clone();
-    let log = log.spawn(move || log_thread::run(&own, driver, &of_log));
+    let log = log.spawn(move || log_thread::run(&own, driver, files, &of_log));
     threads.push(log.expect("the operating system gives a thread at start"));
     let own = Arc::clone(shared);
     let reclaim = std::thread::Builder::new().name("bookie-reclaim".to_owned());

@@ -44,6 +44,8 @@ pub(super) struct Inner {
     pub adopted: Option<bool>,
     /// A log file is being made.
     pub making: bool,
+    /// A piece of work on a whole file was carried out, and the log thread has not looked since.
+    pub file_done: bool,
 }
 
 /// What one side of the node knows of the other.
@@ -85,6 +87,7 @@ impl Shared {
                 adopt: None,
                 adopted: None,
                 making: false,
+                file_done: false,
             }),
             wake: Condvar::new(),
             reclaim_wake: Condvar::new(),
@@ -217,14 +220,22 @@ impl Shared {
         };
         // Someone up the stack, or another caller, is driving already and will see the new group.
         while let Ok(mut driver) = driver.try_lock() {
-            if !self.step(&mut driver) {
+            if !self.step(&mut driver, |_| Ok(())) || self.failed.borrow().is_some() {
+                return;
+            }
+            if let Err(error) = self.seal(&mut driver) {
+                self.log_failed(&error.to_string());
                 return;
             }
         }
     }
 
-    /// One group through the log; `false` when none waits.
-    pub fn step(self: &Arc<Self>, driver: &mut LogDriver) -> bool {
+    /// One group through the log; `false` when none waits. `make_way` is called if the group needs a file that is being made.
+    pub fn step(
+        self: &Arc<Self>,
+        driver: &mut LogDriver,
+        make_way: impl FnOnce(&mut LogDriver) -> Result<(), LogError>,
+    ) -> bool {
         let mut effects = Vec::new();
         let group = self.lock().core.take_group(self.now(), &mut effects);
         self.deliver(effects);
@@ -233,8 +244,13 @@ impl Shared {
         };
         let begun = tokio::time::Instant::now();
         let bytes = group.bytes.bytes();
-        let result = driver
-            .write(group, || self.lock().core.state().snapshot())
+        let snapshot = || self.lock().core.state().snapshot();
+        let way = match driver.writer.rolls_for(bytes) && !driver.writer.has_spare() {
+            true => make_way(driver),
+            false => Ok(()),
+        };
+        let result = way
+            .and_then(|()| driver.write(group, snapshot))
             .and_then(|buffer| Ok((buffer, driver.store()?)));
         self.metrics
             .sync_seconds
@@ -260,19 +276,12 @@ impl Shared {
                 return true;
             }
         }
-        if let Err(error) = self.seal(driver, false) {
-            self.log_failed(&error.to_string());
-        }
         true
     }
 
-    /// Off the ack path: what is full gets its footer, and the index lets go of its places. `again`: also if the disk was too full
-    /// for it the last time.
-    ///
-    /// # Errors
-    /// Final.
-    pub fn seal(self: &Arc<Self>, driver: &mut LogDriver, again: bool) -> Result<(), LogError> {
-        while driver.writer.wants_seal(again) {
+    /// In inline mode: what is full gets its footer, and the index lets go of its places.
+    fn seal(&self, driver: &mut LogDriver) -> Result<(), LogError> {
+        while driver.writer.wants_seal(false) {
             let Some(sealed) = driver.writer.seal()? else {
                 break;
             };

@@ -6,6 +6,7 @@ mod dead_below;
 mod disk_full;
 mod disks;
 mod fences;
+mod file_thread;
 mod formats;
 mod golden;
 mod identity;

@@ -263,6 +263,13 @@ impl Footer {
         self.ledgers.iter().map(|l| u64::from(l.entries())).sum()
     }
 
+    /// All but the ledgers.
+    #[must_use]
+    pub fn without_ledgers(self) -> Self {
+        let ledgers = Vec::new();
+        Self { ledgers, ..self }
+    }
+
     fn encode_directory(&self) -> Vec<u8> {
         let mut state = Vec::new();
         self.state

@@ -20,6 +20,7 @@ pub(super) struct LogFile {
     pub file: Arc<dyn DiskFile>,
     pub header: Result<FileHeader, FileHeaderError>,
     pub bytes: u64,
+    /// Without its ledgers.
     pub footer: Option<(Footer, SlotTable)>,
 }
 
@@ -68,6 +69,8 @@ pub(super) fn open_files(
             Ok(header) => footer.header == *header,
             Err(_) => right(&footer.header) && footer.header.identity == *identity,
         });
+        // Of all files together they would take much more than the index that is made of them, file by file.
+        let footer = footer.map(|(footer, slots)| (footer.without_ledgers(), slots));
         let found = LogFile {
             kind,
             bytes: file.bytes()?,

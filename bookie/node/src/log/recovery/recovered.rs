@@ -8,11 +8,12 @@ use hulse_proto::mutant::Mutation;
 use super::error::LogError;
 use super::open::{LogFile, open_files, read_seals};
 use super::pass::Pass;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskError, DiskFile};
 use crate::index::Location;
-use crate::log::files::FileTable;
+use crate::log::files::{FileTable, SlotTable};
 use crate::log::footer::Footer;
 use crate::log::footer_builder::FooterBuilder;
+use crate::log::footer_file::read_again;
 use crate::log::format::{DiskIdentity, FileHeader, FileKind, LogPosition, side_number};
 use crate::log::record::{DamagedRange, Record};
 
@@ -39,12 +40,24 @@ pub struct Unsealed {
 
 /// A file with a footer, as a start finds it.
 pub struct SealedOnDisk {
-    /// What the footer says.
+    /// What the footer says, but for the ledgers.
     pub footer: Footer,
+    /// Its slots; the whole footer stands behind them.
+    pub slots: SlotTable,
     /// Length of the file.
     pub bytes: u64,
     /// The file, for its head.
     pub file: Arc<dyn DiskFile>,
+}
+
+impl SealedOnDisk {
+    /// The footer with its ledgers, read anew.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn whole_footer(&self) -> Result<Footer, DiskError> {
+        read_again(self.footer.header.file, &self.slots)
+    }
 }
 
 /// What the start found and decided.
@@ -121,10 +134,12 @@ fn hand_over(files: &mut BTreeMap<u64, LogFile>, out: &mut Recovered) {
         let file = Arc::clone(&found.file);
         match found.footer {
             Some((footer, slots)) => {
-                out.files.insert_sealed(id as u32, Arc::clone(&file), slots);
+                let table = slots.clone();
+                out.files.insert_sealed(id as u32, Arc::clone(&file), table);
                 let bytes = found.bytes;
                 out.sealed.push(SealedOnDisk {
                     footer,
+                    slots,
                     bytes,
                     file,
                 });
