@@ -67,3 +67,25 @@ pub(crate) fn incompressible(len: usize) -> Vec<u8> {
     rand_chacha::ChaCha8Rng::seed_from_u64(7).fill_bytes(&mut bytes);
     bytes
 }
+
+/// Makes the next reads of these files come from the device: syncs, then drops what the kernel keeps of files, of all of them where
+/// that is permitted. How it was done, in words.
+pub(crate) fn forget_pages(folder: &Path) -> anyhow::Result<&'static str> {
+    use bookie_node::{Disk as _, OsDisk};
+    let disk = OsDisk::open(folder)?;
+    for name in disk.list()? {
+        disk.open(&name)?.settle()?;
+    }
+    Ok(match std::fs::write("/proc/sys/vm/drop_caches", "3") {
+        Ok(()) => "all of the page cache was dropped (drop_caches)",
+        Err(_) => {
+            "the log's pages were dropped from the page cache (fadvise; drop_caches is not permitted)"
+        }
+    })
+}
+
+/// The so many hundredths of sorted values.
+pub(crate) fn percentile<T: Copy>(sorted: &[T], hundredths: f64) -> T {
+    let at = (sorted.len() as f64 * hundredths / 100.0) as usize;
+    sorted[at.min(sorted.len() - 1)]
+}

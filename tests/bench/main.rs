@@ -1,15 +1,15 @@
 //! Speed and memory of one machine, each figure beside a reference that is measured in the same run, interleaved with it.
 //!
-//! `cargo bench` builds with the release profile and starts the real binary. Writes at most 8 GiB in all. Prints a table and never
+//! `cargo bench` builds with the release profile and starts the real binary. Writes at most 20 GiB in all. Prints a table and never
 //! fails on a figure: what is slow is profiled, not gated. What cannot be measured here is a row that says NOT RUN.
 //!
 //! `cargo bench -- NAME..` measures only the parts whose names contain one of the words: idle, latency, produce, catch-up, tail,
-//! ensemble, bookie-log, batch-path (needs valgrind), seeds (runs the simulations). `etcd` runs only when it is named: `tests/bench/etcd/run`.
+//! ensemble, bookie-start, bookie-index, bookie-compaction, batch-path (needs valgrind), seeds (runs the simulations). `etcd` runs only when it is named: `tests/bench/etcd/run`.
 //!
 //! HULSE_BENCH_DIR names the directory that is measured (default: a temporary one beside the target folder).
 
 mod batch_path;
-mod bookie_log;
+mod bookie;
 mod disk;
 mod ensemble;
 mod etcd;
@@ -43,10 +43,10 @@ impl Asked {
 fn main() -> anyhow::Result<()> {
     let words = std::env::args().skip(1);
     let words: Vec<String> = words.filter(|word| !word.starts_with("--")).collect();
-    if let [first, rest @ ..] = &words[..]
-        && first == batch_path::CHILD
-    {
-        return batch_path::child(rest);
+    match &words[..] {
+        [first, rest @ ..] if first == batch_path::CHILD => return batch_path::child(rest),
+        [first, rest @ ..] if first == bookie::INDEX_CHILD => return bookie::index_child(rest),
+        _ => {}
     }
     let base = std::env::var_os("HULSE_BENCH_DIR").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target"),
@@ -93,8 +93,14 @@ fn measure(
     if asked.wants("ensemble") {
         ensemble::measure(folder, table, runtime)?;
     }
-    if asked.wants("bookie-log") {
-        bookie_log::measure(folder, table, runtime)?;
+    if asked.wants("bookie-start") {
+        bookie::start(folder, table, runtime)?;
+    }
+    if asked.wants("bookie-index") {
+        bookie::index(folder, table, runtime)?;
+    }
+    if asked.wants("bookie-compaction") {
+        bookie::compaction(folder, table, runtime)?;
     }
     if asked.wants("batch-path") {
         batch_path::measure(folder, table)?;

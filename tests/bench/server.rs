@@ -15,6 +15,8 @@ const PORT: u16 = 19_400;
 pub(crate) struct Server {
     child: Child,
     data: PathBuf,
+    /// The data outlive this value.
+    kept: bool,
     /// From exec to the first good answer of `/readyz`.
     pub(crate) ready_after: Duration,
 }
@@ -44,6 +46,7 @@ impl Server {
         let mut server = Self {
             child,
             data,
+            kept: false,
             ready_after: Duration::ZERO,
         };
         while !ready() {
@@ -57,26 +60,39 @@ impl Server {
         Ok(server)
     }
 
+    /// SIGKILL. The data stay for a next start in the same folder.
+    pub(crate) fn kill_and_keep(mut self) {
+        self.kept = true;
+    }
+
     pub(crate) fn address() -> String {
         format!("127.0.0.1:{PORT}")
     }
 
     /// Resident memory, MB.
     pub(crate) fn resident(&self) -> anyhow::Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .unwrap_or("0");
-        let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kilobytes * 1024.0 / 1e6)
+        memory(&self.child.id().to_string(), "VmRSS:")
+    }
+
+    /// The most that ever was resident, MB.
+    pub(crate) fn peak_resident(&self) -> anyhow::Result<f64> {
+        memory(&self.child.id().to_string(), "VmHWM:")
     }
 
     /// Bytes that the process had fetched from storage devices so far.
     pub(crate) fn device_read_bytes(&self) -> anyhow::Result<u64> {
+        self.device_bytes("read_bytes:")
+    }
+
+    /// Bytes that the process had sent towards storage devices so far.
+    pub(crate) fn device_written_bytes(&self) -> anyhow::Result<u64> {
+        self.device_bytes("write_bytes:")
+    }
+
+    fn device_bytes(&self, name: &str) -> anyhow::Result<u64> {
         let io = std::fs::read_to_string(format!("/proc/{}/io", self.child.id()))?;
-        let line = io.lines().find_map(|line| line.strip_prefix("read_bytes:"));
-        Ok(line.context("no read_bytes")?.trim().parse()?)
+        let line = io.lines().find_map(|line| line.strip_prefix(name));
+        Ok(line.context("no such line")?.trim().parse()?)
     }
 
     /// A counter of `/metrics`, by its whole name.
@@ -115,8 +131,22 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.data);
+        if !self.kept {
+            let _ = std::fs::remove_dir_all(&self.data);
+        }
     }
+}
+
+/// A line of a process's status, MB; `self` names this process.
+pub(crate) fn memory(process: &str, line: &str) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let found = status.lines().find_map(|found| found.strip_prefix(line));
+    let kilobytes: f64 = found
+        .unwrap_or("0")
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()?;
+    Ok(kilobytes * 1024.0 / 1e6)
 }
 
 fn ready() -> bool {
