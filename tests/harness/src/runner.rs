@@ -60,10 +60,13 @@ pub fn runtime() -> Runtime {
 }
 
 impl Suite {
-    /// Every kept seed and as many fresh ones as this run is to have, or only `HULSE_SEED`.
+    /// Every kept seed and as many fresh ones as this run is to have, or only `HULSE_SEED`, or those of `HULSE_SEEDS`.
     fn seeds(&self) -> Vec<u64> {
         if let Some(seed) = chosen_seed() {
             return vec![seed];
+        }
+        if let Some(some) = chosen_seeds() {
+            return some.collect();
         }
         let kept = self.kept.lines().filter_map(|line| {
             let (suite, seed) = line.split_once(' ')?;
@@ -106,7 +109,7 @@ impl Suite {
         });
         self.tell(&tally.failures());
         tally.report(self.name);
-        if chosen_seed().is_none() {
+        if chosen_seed().is_none() && chosen_seeds().is_none() {
             let missed = tally.missed(points);
             assert!(
                 missed.is_empty(),
@@ -194,6 +197,16 @@ impl Suite {
             self.name
         );
     }
+}
+
+/// A long run in pieces: `HULSE_SEEDS=2000..4000`.
+fn chosen_seeds() -> Option<std::ops::Range<u64>> {
+    let seeds = std::env::var("HULSE_SEEDS").ok()?;
+    let range = seeds.split_once("..").and_then(|(first, end)| {
+        let (first, end) = (first.parse().ok()?, end.parse().ok()?);
+        Some(first..end)
+    });
+    Some(range.expect("HULSE_SEEDS is a range of numbers, e.g. 2000..4000"))
 }
 
 fn chosen_seed() -> Option<u64> {
