@@ -18,8 +18,8 @@ use crate::disk::{Disk, DiskError, DiskErrorKind, DiskFile};
 
 /// A group of a compacted file is written at this size, bytes.
 const GROUP_BYTES: usize = 1 << 20;
-/// The body is made durable in steps of so many bytes. All of it at the end would hold up whoever syncs then, above all the log.
-const SYNC_BYTES: u64 = 4 << 20;
+/// The body is made durable in steps of so many bytes: the log waits at the disk for as long as one of them takes.
+const SYNC_BYTES: u64 = 1 << 20;
 /// No compacted file is longer, bytes: offsets in a file are 32 bits.
 pub const COMPACTED_BYTES_MAX: u64 = 2 << 30;
 const TMP_NAME: &str = "compacted.tmp";

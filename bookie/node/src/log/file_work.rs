@@ -31,7 +31,7 @@ pub(super) enum Piece {
     /// The next file in advance.
     Spare(FileHeader),
     /// The footer of a full file.
-    Footer(Unsealed),
+    Footer(Box<Unsealed>),
     /// Number and name of a compacted file; the footer has the number.
     Name(FinishedFile),
 }
@@ -41,7 +41,7 @@ pub struct FileWorkDone(pub(super) Done);
 
 pub(super) enum Done {
     Spare(Result<NewFile, DiskError>),
-    Footer(Unsealed, Result<Sealed, DiskError>),
+    Footer(Box<Unsealed>, Result<Sealed, DiskError>),
     /// The file, if it got its name.
     Name(Result<(Arc<dyn DiskFile>, Sealed), DiskError>),
 }

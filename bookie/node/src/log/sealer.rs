@@ -89,7 +89,7 @@ impl LogWriter {
             return Ok(None);
         };
         self.sealing = Some(unsealed.header.file as u32);
-        Ok(Some(self.work(Piece::Footer(unsealed))))
+        Ok(Some(self.work(Piece::Footer(Box::new(unsealed)))))
     }
 
     /// Begins to give a compacted file its number and name. No other piece may be under way.
@@ -124,7 +124,7 @@ impl LogWriter {
                     }
                     Err(error) if is_full(&error) => {
                         self.footer_full = true;
-                        self.unsealed.push_front(unsealed);
+                        self.unsealed.push_front(*unsealed);
                         Ok(FileWorkEnd::Sealed(None))
                     }
                     Err(error) => Err(error.into()),
