@@ -176,13 +176,36 @@ fn write(disk: &dyn Disk, name: &str, fields: &[(&str, String)]) -> Result<(), D
         text.push_str(&format!("{key} = {value}\n"));
     }
     text.push_str(&format!("crc32c = {:08x}\n", crc32c(text.as_bytes())));
+    match replace(disk, name, &text) {
+        Err(error) if error.kind == DiskErrorKind::Full && name == BOOT_NAME => {
+            overwrite(disk, name, &text).map_err(|_| error)
+        }
+        other => other,
+    }
+}
+
+fn replace(disk: &dyn Disk, name: &str, text: &str) -> Result<(), DiskError> {
     let tmp = format!("{name}.tmp");
     disk.remove(&tmp)?;
     let file = disk.create(&tmp, 0)?;
-    file.write_at(0, text.as_bytes())?;
+    if let Err(error) = file.write_at(0, text.as_bytes()) {
+        if error.kind == DiskErrorKind::Full {
+            disk.remove(&tmp)?;
+        }
+        return Err(error);
+    }
     file.sync()?;
     disk.rename(&tmp, name)?;
     disk.sync_dir()
+}
+
+/// On a disk without any room (storage.md E5): over the old text, whose block is there. If the machine dies meanwhile the file may be
+/// damaged, which only says that nothing speaks for a clean stop; the counter is in metadata, too.
+fn overwrite(disk: &dyn Disk, name: &str, text: &str) -> Result<(), DiskError> {
+    let file = disk.open(name)?;
+    file.write_at(0, text.as_bytes())?;
+    file.truncate(text.len() as u64)?;
+    file.sync()
 }
 
 fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<Fields>, IdentityError> {

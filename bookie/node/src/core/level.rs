@@ -1,6 +1,7 @@
 //! How full the disk is, in levels (storage.md D1), and what passes on a full one (ARCHITECTURE D15). No I/O, no clock.
 //!
-//! What counts is what can still be written: the volume's free bytes and the rest of the log files that are made already. Others
+//! What counts is what can still be written: the volume's free bytes, if they take another log file, and the rest of those that are
+//! made already. Others
 //! may take of the volume, so the level is judged anew by a timer and with each log file (D5).
 //!
 //! # Invariants
@@ -123,7 +124,9 @@ impl Fullness {
         let Some(space) = self.space else {
             return;
         };
-        let left = space.free.saturating_add(room.current + room.spare);
+        // What is free and takes no log file is no room for adds; it is left to compaction.
+        let free = if room.full { 0 } else { space.free };
+        let left = free.saturating_add(room.current + room.spare);
         let levels = [Level::Reserve, Level::ReadOnly, Level::Low];
         let now = levels.into_iter().find(|level| {
             let bound = self.limits.bound(*level, space.total);
@@ -229,6 +232,28 @@ mod tests {
             ..room
         });
         assert_eq!(disk.level(), Level::Reserve);
+    }
+
+    #[test]
+    fn free_bytes_that_take_no_log_file_are_no_room_for_adds() {
+        let mut disk = fullness();
+        let room = Room {
+            current: FILE / 5,
+            spare: 0,
+            full: true,
+        };
+        let space = Space {
+            free: FILE - 1,
+            total: 50 * FILE,
+        };
+        disk.seen(space, &room);
+        assert_eq!(disk.level(), Level::Reserve);
+        disk.judge(&Room {
+            spare: FILE,
+            full: false,
+            ..room
+        });
+        assert_eq!(disk.level(), Level::ReadOnly);
     }
 
     #[test]

@@ -19,6 +19,6 @@ mod seam;
 
 pub use error::{DiskError, DiskErrorKind};
 #[cfg(any(test, feature = "testing"))]
-pub use memory::{DiskCounts, MemoryDisk, Survival};
+pub use memory::{Calls, DiskCounts, Fault, MemoryDisk, Survival};
 pub use os::OsDisk;
 pub use seam::{Disk, DiskFile, DiskLock, Space};

@@ -366,6 +366,22 @@ impl StepNode {
         self.carry_out(effects)
     }
 
+    /// How long until the interval mode syncs; `None`: nothing waits for it.
+    pub fn sync_due_in(&self) -> Option<Duration> {
+        self.driver.sync_due_in(self.now)
+    }
+
+    /// What the log thread does after each group and when it wakes: the sync of the interval mode, if it is due.
+    pub fn sync_if_due(&mut self) -> StepOutput {
+        let mut effects = Vec::new();
+        if self.core.failed().is_none()
+            && let Err(error) = self.driver.sync_if_due(self.now)
+        {
+            self.fail(&error, &mut effects);
+        }
+        self.carry_out(effects)
+    }
+
     /// Everything that waits goes through the log.
     pub fn settle(&mut self) -> StepOutput {
         let mut output = StepOutput::default();

@@ -274,18 +274,3 @@ fn survive(disk: &MemoryDisk, promises: &Promises, case: u64, hits: &mut BTreeMa
     }
     check(disk, promises, &format!("case {case}"));
 }
-
-/// Adds a line to what `tests/run` sums up.
-fn report(line: &str) {
-    println!("{line}");
-    if let Some(path) = std::env::var_os("HULSE_TEST_REPORT") {
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path);
-        file.and_then(|mut file| {
-            std::io::Write::write_all(&mut file, format!("{line}\n").as_bytes())
-        })
-        .expect("the report file can be written");
-    }
-}

@@ -310,7 +310,7 @@ fn log_with_an_entry_of_another_version_refuses_the_start() {
 }
 
 /// A whole disk: a compacted file that took file 0's place, a sealed file with a snapshot of the state, and an open one.
-fn disk_of_version_1() -> MemoryDisk {
+pub(super) fn disk_of_version_1() -> MemoryDisk {
     let disk = MemoryDisk::default();
     for (name, bytes) in [
         ("identity", &golden!("disk/identity")[..]),
@@ -330,13 +330,17 @@ fn disk_of_version_1() -> MemoryDisk {
     disk
 }
 
+/// A node for it.
+pub(super) fn config_of_version_1() -> NodeConfig {
+    NodeConfig {
+        cell: identity().cell,
+        ..config()
+    }
+}
+
 #[test]
 fn disk_of_version_1_starts_serves_and_goes_on() {
-    let config = NodeConfig {
-        cell: identity().cell,
-        file_bytes: 1 << 20,
-        ..config()
-    };
+    let config = config_of_version_1();
     let mut rig = Rig::on(disk_of_version_1(), config.clone(), &[]);
     for _ in 0..2 {
         assert!(rig.node.damage().is_empty(), "{:?}", rig.node.damage());

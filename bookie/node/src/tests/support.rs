@@ -318,6 +318,11 @@ impl Rig {
 
     pub fn on(disk: MemoryDisk, config: NodeConfig, scope: &[LedgerId]) -> Self {
         let node = StepNode::open(config, Arc::new(disk.clone()), 1, scope).unwrap();
+        Self::with(disk, node)
+    }
+
+    /// Such a node, opened already.
+    pub fn with(disk: MemoryDisk, node: StepNode) -> Self {
         Self {
             disk,
             node,
@@ -331,6 +336,17 @@ impl Rig {
     pub fn reopen(self, config: NodeConfig, survival: Survival<'_>, scope: &[LedgerId]) -> Self {
         drop(self.node);
         self.disk.crash(survival);
+        let node = StepNode::open(config, Arc::new(self.disk.clone()), 1, scope).unwrap();
+        Self {
+            node,
+            tickets: BTreeMap::new(),
+            ..self
+        }
+    }
+
+    /// The same disk after a clean stop.
+    pub fn restart(self, config: NodeConfig, scope: &[LedgerId]) -> Self {
+        self.node.close().unwrap();
         let node = StepNode::open(config, Arc::new(self.disk.clone()), 1, scope).unwrap();
         Self {
             node,
@@ -461,4 +477,19 @@ pub fn log_files(disk: &MemoryDisk) -> Vec<String> {
         .into_iter()
         .filter(|name| name.ends_with(".log"))
         .collect()
+}
+
+/// Adds a line to what `tests/run` sums up.
+pub fn report(line: &str) {
+    println!("{line}");
+    if let Some(path) = std::env::var_os("HULSE_TEST_REPORT") {
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path);
+        file.and_then(|mut file| {
+            std::io::Write::write_all(&mut file, format!("{line}\n").as_bytes())
+        })
+        .expect("the report file can be written");
+    }
 }

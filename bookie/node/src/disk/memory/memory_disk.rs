@@ -6,7 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use rand::RngCore;
 
 use super::super::{Disk, DiskError, DiskErrorKind, DiskFile, DiskLock, Space};
-use super::content::{Content, Survival, put};
+use super::content::{Content, Survival};
+use super::faults::{Calls, Fault, Faults};
+use super::memory_file::MemoryFile;
+use super::names::{NameChange, survivors};
+
+/// Space is given in such blocks.
+const BLOCK_BYTES: u64 = 4096;
 
 /// How many calls were made of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,23 +34,26 @@ pub struct MemoryDisk {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     names: BTreeMap<String, u64>,
     durable_names: BTreeMap<String, u64>,
-    files: BTreeMap<u64, Content>,
+    /// Changes of names since the last sync of the directory.
+    renamed: Vec<NameChange>,
+    pub(super) files: BTreeMap<u64, Content>,
     next_file: u64,
     /// Handles of an earlier life do nothing any more.
-    life: u64,
+    pub(super) life: u64,
     locked: bool,
-    counts: DiskCounts,
+    pub(super) counts: DiskCounts,
     capacity: Option<u64>,
-    failing_syncs: u32,
+    pub(super) failing_syncs: u32,
     stop_after: Option<u64>,
     read_only: bool,
+    pub(super) faults: Faults,
 }
 
 impl MemoryDisk {
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state
             .lock()
             .expect("no code panics while it holds the lock")
@@ -57,16 +66,20 @@ impl MemoryDisk {
         state.locked = false;
         state.stop_after = None;
         state.failing_syncs = 0;
-        let names_survive = match &mut survival {
+        state.faults = Faults::default();
+        let left = match &mut survival {
             // The kernel knows the names; they are no more durable than before.
             Survival::Everything => None,
-            Survival::Random(rng) => Some(rng.next_u32() & 1 == 0),
-            _ => Some(false),
+            Survival::Random(rng) => {
+                let draw = rng.next_u32();
+                Some(survivors(&state.durable_names, &state.renamed, draw))
+            }
+            _ => Some(state.durable_names.clone()),
         };
-        match names_survive {
-            Some(true) => state.durable_names = state.names.clone(),
-            Some(false) => state.names = state.durable_names.clone(),
-            None => {}
+        if let Some(names) = left {
+            state.renamed.clear();
+            state.names = names.clone();
+            state.durable_names = names;
         }
         let names: Vec<(String, u64)> = state
             .names
@@ -103,6 +116,23 @@ impl MemoryDisk {
     /// Lets the next `times` file syncs fail and, as Linux does, mark the pages clean: they look written and never will be.
     pub fn fail_syncs(&self, times: u32) {
         self.state().failing_syncs = times;
+    }
+
+    /// Orders a fault; the one before it is over.
+    pub fn order(&self, fault: Option<Fault>) {
+        self.state().faults.order(fault);
+    }
+
+    /// The disk is full from the allocation on that follows this many: what is used then is all there is.
+    pub fn fill_after(&self, allocations: u64) {
+        let mut state = self.state();
+        state.faults.order(None);
+        state.faults.fills_after = Some(allocations);
+    }
+
+    /// The first call that met an ordered fault, a full disk or a dead machine: operation and file.
+    pub fn struck(&self) -> Option<(&'static str, String)> {
+        self.state().faults.struck.clone()
     }
 
     /// Limits the bytes that files may take together.
@@ -164,6 +194,7 @@ impl MemoryDisk {
             state: Arc::new(Mutex::new(State {
                 names: state.names.clone(),
                 durable_names: state.durable_names.clone(),
+                renamed: state.renamed.clone(),
                 files: files.collect(),
                 next_file: state.next_file,
                 capacity: state.capacity,
@@ -181,6 +212,7 @@ impl MemoryDisk {
         state.locked = false;
         state.names = copy.names.clone();
         state.durable_names = copy.durable_names.clone();
+        state.renamed = copy.renamed.clone();
         state.files = copy.files.clone();
         state.next_file = state.next_file.max(copy.next_file);
     }
@@ -217,7 +249,12 @@ impl MemoryDisk {
     }
 }
 
-fn error(kind: DiskErrorKind, operation: &'static str, name: &str) -> DiskError {
+/// Bytes of the blocks that a file of this length takes.
+pub(super) fn blocks(bytes: u64) -> u64 {
+    bytes.next_multiple_of(BLOCK_BYTES)
+}
+
+pub(super) fn error(kind: DiskErrorKind, operation: &'static str, name: &str) -> DiskError {
     DiskError {
         kind,
         operation,
@@ -228,20 +265,42 @@ fn error(kind: DiskErrorKind, operation: &'static str, name: &str) -> DiskError 
 
 impl State {
     /// Counts a change, or refuses it.
-    fn change(&mut self, operation: &'static str, name: &str) -> Result<(), DiskError> {
+    pub(super) fn change(&mut self, operation: &'static str, name: &str) -> Result<(), DiskError> {
         if self.stop_after.is_some_and(|at| self.counts.changes >= at) {
+            self.faults.strike(operation, name);
             return Err(error(DiskErrorKind::Io, operation, name));
         }
         if self.read_only {
             return Err(error(DiskErrorKind::ReadOnly, operation, name));
         }
         self.counts.changes += 1;
-        Ok(())
+        match self.faults.meets(Calls::Changes, operation, name) {
+            Some(kind) => Err(error(kind, operation, name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes bytes, or refuses them.
+    pub(super) fn allocate(
+        &mut self,
+        bytes: u64,
+        operation: &'static str,
+        name: &str,
+    ) -> Result<(), DiskError> {
+        if self.faults.fills(operation, name) {
+            self.capacity = Some(self.used());
+        }
+        match self.capacity {
+            Some(capacity) if self.used() + bytes > capacity => {
+                Err(error(DiskErrorKind::Full, operation, name))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn used(&self) -> u64 {
         let named = self.names.values().filter_map(|id| self.files.get(id));
-        named.map(|content| content.len).sum()
+        named.map(|content| blocks(content.len)).sum()
     }
 }
 
@@ -287,15 +346,14 @@ impl Disk for MemoryDisk {
         if state.names.contains_key(name) {
             return Err(error(DiskErrorKind::Exists, "create", name));
         }
-        if state
-            .capacity
-            .is_some_and(|capacity| state.used() + bytes > capacity)
-        {
-            return Err(error(DiskErrorKind::Full, "create", name));
-        }
+        state.allocate(blocks(bytes), "create", name)?;
         let id = state.next_file;
         state.next_file += 1;
         state.names.insert(name.to_owned(), id);
+        state.renamed.push(NameChange::Made {
+            name: name.to_owned(),
+            id,
+        });
         let content = Content {
             len: bytes,
             durable_len: bytes,
@@ -332,6 +390,11 @@ impl Disk for MemoryDisk {
         let id = state.names.remove(from);
         let id = id.ok_or_else(|| error(DiskErrorKind::Missing, "rename", from))?;
         state.names.insert(to.to_owned(), id);
+        state.renamed.push(NameChange::Moved {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            id,
+        });
         Ok(())
     }
 
@@ -339,6 +402,9 @@ impl Disk for MemoryDisk {
         let mut state = self.state();
         state.change("remove", name)?;
         state.names.remove(name);
+        state.renamed.push(NameChange::Removed {
+            name: name.to_owned(),
+        });
         Ok(())
     }
 
@@ -347,6 +413,7 @@ impl Disk for MemoryDisk {
         state.change("sync directory", "")?;
         state.counts.dir_syncs += 1;
         state.durable_names = state.names.clone();
+        state.renamed.clear();
         Ok(())
     }
 
@@ -356,116 +423,6 @@ impl Disk for MemoryDisk {
         Ok(Space {
             free: total.saturating_sub(state.used()),
             total,
-        })
-    }
-}
-
-struct MemoryFile {
-    disk: MemoryDisk,
-    name: String,
-    id: u64,
-    life: u64,
-}
-
-impl MemoryFile {
-    fn with<T>(
-        &self,
-        operation: &'static str,
-        work: impl FnOnce(&mut State, u64) -> Result<T, DiskError>,
-    ) -> Result<T, DiskError> {
-        let mut state = self.disk.state();
-        if state.life != self.life || !state.files.contains_key(&self.id) {
-            return Err(error(DiskErrorKind::Io, operation, &self.name));
-        }
-        work(&mut state, self.id)
-    }
-}
-
-fn content(state: &mut State, id: u64) -> &mut Content {
-    state
-        .files
-        .get_mut(&id)
-        .expect("the caller has checked that the file is there")
-}
-
-impl DiskFile for MemoryFile {
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.with("write", |state, id| {
-            state.change("write", &self.name)?;
-            let grows = (offset + bytes.len() as u64).saturating_sub(content(state, id).len);
-            if state
-                .capacity
-                .is_some_and(|capacity| grows > 0 && state.used() + grows > capacity)
-            {
-                return Err(error(DiskErrorKind::Full, "write", &self.name));
-            }
-            state.counts.writes += 1;
-            let content = content(state, id);
-            put(&mut content.bytes, offset, bytes);
-            content.len = content.len.max(content.bytes.len() as u64);
-            content.unsynced.push((offset, bytes.to_vec()));
-            Ok(())
-        })
-    }
-
-    fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, DiskError> {
-        self.with("read", |state, id| {
-            let content = content(state, id);
-            let end = (offset + len as u64).min(content.len);
-            let mut out = vec![0; end.saturating_sub(offset) as usize];
-            let from = (offset as usize).min(content.bytes.len());
-            let there = &content.bytes[from..(end as usize).clamp(from, content.bytes.len())];
-            out[..there.len()].copy_from_slice(there);
-            Ok(out)
-        })
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        self.with("sync", |state, id| {
-            state.change("sync", &self.name)?;
-            if state.failing_syncs > 0 {
-                state.failing_syncs -= 1;
-                content(state, id).unsynced.clear();
-                return Err(error(DiskErrorKind::Io, "sync", &self.name));
-            }
-            state.counts.syncs += 1;
-            let content = content(state, id);
-            for (at, bytes) in std::mem::take(&mut content.unsynced) {
-                put(&mut content.durable, at, &bytes);
-            }
-            content.durable.truncate(content.len as usize);
-            content.durable_len = content.len;
-            Ok(())
-        })
-    }
-
-    fn settle(&self) -> Result<(), DiskError> {
-        self.sync()?;
-        self.with("drop caches", |state, id| {
-            let content = content(state, id);
-            content.bytes = content.durable.clone();
-            Ok(())
-        })
-    }
-
-    fn bytes(&self) -> Result<u64, DiskError> {
-        self.with("stat", |state, id| Ok(content(state, id).len))
-    }
-
-    fn truncate(&self, bytes: u64) -> Result<(), DiskError> {
-        self.with("truncate", |state, id| {
-            state.change("truncate", &self.name)?;
-            let content = content(state, id);
-            content.len = bytes;
-            content.bytes.truncate(bytes as usize);
-            Ok(())
-        })
-    }
-
-    fn next_data(&self, offset: u64) -> Result<Option<u64>, DiskError> {
-        self.with("seek", |state, id| {
-            let content = content(state, id);
-            Ok((offset < content.bytes.len() as u64).then_some(offset))
         })
     }
 }
