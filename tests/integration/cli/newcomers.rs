@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use super::super::report::report;
 use super::super::server::{HULSE, Server, run_within};
 use super::{alone, done, json, text};
 
@@ -148,7 +149,7 @@ fn delivery_mode_of_a_producer_goes_by_its_name() {
         assert_eq!(server.hulse(wrong, "").status.code(), Some(2), "{wrong:?}");
     }
     assert_eq!(
-        json(&server, &["topics", "describe", "t"])["partition"][0]["records"],
+        json(&server, &["topics", "describe", "t"])["partition"][0]["high_watermark"],
         2
     );
 }
@@ -181,4 +182,45 @@ fn page_of_copy_says_what_its_other_topic_is_for() {
         .output();
     let page = text(&page.unwrap().stdout);
     assert!(page.contains("hulse topics delete TARGET.copied"), "{page}");
+}
+
+/// A transactional producer and a member of a group, with librdkafka.
+const IN_VAIN: &str = "
+import sys, time
+from confluent_kafka import Consumer, KafkaException, Producer
+servers = sys.argv[1]
+began = time.monotonic()
+try:
+    Producer({'bootstrap.servers': servers, 'transactional.id': 'till', 'log_level': 0}).init_transactions(60)
+except KafkaException as error:
+    print(error.args[0].code(), error.args[0].fatal(), time.monotonic() - began < 20)
+member = Consumer({'bootstrap.servers': servers, 'group.id': 'workers', 'log_level': 0})
+member.subscribe(['t'])
+member.poll(5)
+";
+
+#[test]
+fn kafka_clients_that_ask_in_vain_end_at_once_and_stand_in_the_log() {
+    let Some(python) = std::env::var_os("HULSE_TEST_PYTHON") else {
+        report(
+            "NOT RUN: librdkafka's transactions: HULSE_TEST_PYTHON is not set, tests/run sets it",
+        );
+        return;
+    };
+    let kafka = format!("127.0.0.1:{}", PORT + 14);
+    let server = Server::start_with(PORT + 12, &[("HULSE_LISTEN__KAFKA", &kafka)]);
+    done(&server, &["topics", "create", "t"], "");
+    let ran = std::process::Command::new(python)
+        .args(["-c", IN_VAIN, &kafka])
+        .output()
+        .unwrap();
+    // TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for good.
+    assert_eq!(text(&ran.stdout), "53 True True\n", "{}", text(&ran.stderr));
+    let log = server.log();
+    for name in ["till", "workers"] {
+        let told = log
+            .lines()
+            .find(|line| line.contains(name) && line.contains("neither is served"));
+        assert!(told.is_some(), "{name}: {log}");
+    }
 }

@@ -81,10 +81,13 @@ pub(crate) async fn run(
     let admin = client.admin();
     let dry = session.globals.dry_run;
     let names = (copy.source.as_str(), copy.target.as_str());
-    let goal = Goal::find(&admin, names, copy.partitions.unwrap_or(0), dry).await?;
+    let mut goal = Goal::find(&admin, names, copy.partitions.unwrap_or(0), dry).await?;
     let before = last(client, &admin, &topic_of(&goal.target.name)).await?;
     match &before {
-        Some(plan) => resume::check(plan, &goal)?,
+        Some(plan) => {
+            resume::check(plan, &goal)?;
+            goal.alike = plan.alike;
+        }
         None if dry => {}
         None => is_empty(client, &goal).await?,
     }
@@ -116,6 +119,11 @@ pub(crate) async fn run(
         };
         work_off(client, &goal, copy, before, &mut work).await?;
         view.records = work.sent;
+        drop(work);
+        session.output.say(&format!(
+            "how far the copy is stands in {}, for the next run",
+            topic_of(&goal.target.name)
+        ));
     }
     session.output.one(&view)
 }
@@ -258,6 +266,7 @@ async fn first(goal: &Goal, producer: &Producer) -> Result<Plan, Failure> {
         end: goal.starts.first().copied().unwrap_or(0),
         next: goal.starts.clone(),
         target_ends: vec![0; goal.target.partitions as usize],
+        alike: goal.alike,
     })
 }
 
@@ -287,6 +296,7 @@ mod tests {
             end: 30,
             next: vec![5, 20],
             target_ends: vec![25],
+            alike: false,
         };
         let plan = after(plan, vec![35]);
         assert_eq!((plan.next, plan.target_ends), (vec![5, 30], vec![35]));
