@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hulse_proto::entry::crc32c;
@@ -12,7 +13,7 @@ use hulse_proto::id::{CellId, Incarnation, NodeName};
 use uuid::Uuid;
 
 use crate::config::SyncMode;
-use crate::disk::{Disk, DiskError, DiskErrorKind};
+use crate::disk::{Disk, DiskError, DiskErrorKind, DiskFile};
 use crate::log::DiskIdentity;
 
 /// Name of the identity file.
@@ -86,14 +87,37 @@ pub enum IdentityError {
     },
 }
 
+impl IdentityError {
+    /// The file that is not believed.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Disk(error) => &error.name,
+            Self::Damaged { name, .. } | Self::Version { name, .. } => name,
+        }
+    }
+}
+
 type Fields = BTreeMap<String, String>;
+
+/// Opens a file of a directory for reading.
+type Open<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn DiskFile>, DiskError>;
+
+/// What is wrong with the identity and boot files of a directory that `open` looks into; a missing boot file is fine.
+pub fn identity_faults(open: Open<'_>) -> Vec<IdentityError> {
+    let faults = [identity(open).err(), boot(open).err()];
+    faults.into_iter().flatten().collect()
+}
 
 /// Reads `identity`; `None` when there is none.
 ///
 /// # Errors
 /// [`IdentityError`].
 pub fn read_identity(disk: &dyn Disk) -> Result<Option<Identity>, IdentityError> {
-    let Some(fields) = read(disk, IDENTITY_NAME)? else {
+    identity(&|name| disk.open(name))
+}
+
+fn identity(open: Open<'_>) -> Result<Option<Identity>, IdentityError> {
+    let Some(fields) = read(open, IDENTITY_NAME)? else {
         return Ok(None);
     };
     let field = |key| parse::<String>(&fields, IDENTITY_NAME, key);
@@ -137,7 +161,11 @@ pub fn write_identity(disk: &dyn Disk, identity: &Identity) -> Result<(), DiskEr
 /// # Errors
 /// [`IdentityError`].
 pub fn read_boot(disk: &dyn Disk) -> Result<Boot, IdentityError> {
-    let Some(fields) = read(disk, BOOT_NAME)? else {
+    boot(&|name| disk.open(name))
+}
+
+fn boot(open: Open<'_>) -> Result<Boot, IdentityError> {
+    let Some(fields) = read(open, BOOT_NAME)? else {
         return Ok(Boot::default());
     };
     Ok(Boot {
@@ -208,12 +236,12 @@ fn overwrite(disk: &dyn Disk, name: &str, text: &str) -> Result<(), DiskError> {
     file.sync()
 }
 
-fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<Fields>, IdentityError> {
+fn read(open: Open<'_>, name: &'static str) -> Result<Option<Fields>, IdentityError> {
     let damaged = |why: &str| IdentityError::Damaged {
         name,
         why: why.to_owned(),
     };
-    let file = match disk.open(name) {
+    let file = match open(name) {
         Err(error) if error.kind == DiskErrorKind::Missing => return Ok(None),
         other => other?,
     };

@@ -44,6 +44,7 @@ mod tests;
 
 pub use config::{DiskReserve, NodeConfig, PanicHook, SyncMode, Threads};
 pub use disk::{Disk, DiskError, DiskErrorKind, OsDisk};
+pub use identity::{IdentityError, identity_faults};
 pub use index::{FileSummary, LedgerShare, Locator, Location, Slot};
 pub use metrics::NodeMetrics;
 pub use server::{BookieNode, NodeSeams, NodeStatus};

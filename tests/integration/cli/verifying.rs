@@ -110,6 +110,21 @@ fn directory_of_a_stopped_node_is_verified_without_a_change() {
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     let told = answer(&output);
     assert_eq!(told["finding"][0]["kind"], "damage", "{told}");
+    // One bit of the files that say whose directory this is.
+    for name in ["identity", "boot"] {
+        let file = server.data().join("bookie").join(name);
+        let whole = std::fs::read(&file).unwrap();
+        let mut bytes = whole.clone();
+        bytes[whole.len() / 2] ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+        let told = answer(&run(&["verify", &data, "-j"], ""));
+        let findings = told["finding"].as_array().unwrap();
+        let found = findings
+            .iter()
+            .any(|f| f["object"] == name || f["object"].as_str().unwrap().ends_with(name));
+        assert!(found, "{told}");
+        std::fs::write(&file, whole).unwrap();
+    }
     // A killed node is no damaged one.
     std::fs::remove_dir_all(server.data()).unwrap();
     server.restart();

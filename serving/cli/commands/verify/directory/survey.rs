@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bookie_node::DiskError;
 use bookie_node::disk::DiskFile;
 use bookie_node::log::format::{FileHeader, kind_and_number, side_name};
 use bookie_node::log::{BLOCK_BYTES, FileKind};
+use bookie_node::{DiskError, identity_faults};
 
 use super::body::{self, Body};
 use super::disk::ReadOnlyDisk;
@@ -61,6 +61,9 @@ pub(in crate::commands::verify) fn verify(
         clean: true,
         ..VerifyView::default()
     };
+    for fault in identity_faults(&|name| disk.file(name)) {
+        view.found("damage", fault.name(), fault.to_string());
+    }
     let mut files = BTreeMap::new();
     let names: Vec<(FileKind, u64, String)> = disk
         .list()?
@@ -213,8 +216,17 @@ fn judge_file(file: &Surveyed, seal: Option<u64>, is_last: bool, view: &mut Veri
             ),
         ),
         Some(_) => {}
+        // Its name was given when all of it, with its footer, was durable.
+        None if file.kind == FileKind::Compacted => view.found(
+            "damage",
+            &file.name,
+            format!(
+                "nothing says where it ends; its groups end at {}",
+                stopped.0
+            ),
+        ),
         // The last one has no end yet; any other was left behind by a crash, and the next start says where it ended.
-        None if is_last || file.kind == FileKind::Compacted => {}
+        None if is_last => {}
         None => view.found(
             "damage",
             &file.name,
@@ -223,5 +235,25 @@ fn judge_file(file: &Surveyed, seal: Option<u64>, is_last: bool, view: &mut Veri
                 stopped.0
             ),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compacted_file_that_was_cut_off_is_damaged() {
+        let cut = Surveyed {
+            name: "00000007.cmp".to_owned(),
+            kind: FileKind::Compacted,
+            body: Some(Body::default()),
+            end: None,
+        };
+        for (seal, findings) in [(None, 1), (Some(0), 0)] {
+            let mut view = VerifyView::default();
+            judge_file(&cut, seal, true, &mut view);
+            assert_eq!(view.finding.len(), findings);
+        }
     }
 }
