@@ -69,13 +69,13 @@ impl FileTable {
         self.write(|files| files.insert(file, OpenFile { file: open, slots }));
     }
 
-    /// Takes a file away. Reads that hold it go on; its bytes are freed when the last one ends.
-    pub fn remove(&self, file: u32) {
-        self.write(|files| files.remove(&file));
+    /// Takes a file away, and gives it, if it was there. Reads that hold it go on; its bytes are freed when the last one ends.
+    pub fn remove(&self, file: u32) -> Option<Arc<dyn DiskFile>> {
+        self.write(|files| files.remove(&file).map(|open| open.file))
     }
 
-    fn write<T>(&self, change: impl FnOnce(&mut BTreeMap<u32, OpenFile>) -> T) {
+    fn write<T>(&self, change: impl FnOnce(&mut BTreeMap<u32, OpenFile>) -> T) -> T {
         let files = self.files.write();
-        change(&mut files.expect("no code panics while it holds the lock"));
+        change(&mut files.expect("no code panics while it holds the lock"))
     }
 }

@@ -8,6 +8,7 @@
 mod bookie_calls;
 mod collector;
 mod file_thread;
+mod freeing;
 mod lease;
 mod log_thread;
 mod node;

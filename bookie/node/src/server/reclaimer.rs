@@ -9,6 +9,7 @@ use hulse_proto::time::WallClock;
 use rand::RngCore;
 use rand_chacha::ChaCha12Rng;
 
+use super::freeing::free;
 use super::shared::Shared;
 use crate::config::NodeConfig;
 use crate::core::{Event, Level, NodeCore};
@@ -95,17 +96,22 @@ impl Reclaimer<'_> {
     fn unlink(&mut self) -> Result<bool, DiskError> {
         let files = self.ground.shared.take_unlinks();
         let disk = &self.ground.seams.disk;
+        let mut unlinked = Vec::new();
         for (kind, file) in &files {
             let name = name_of(*kind, u64::from(*file));
             let bytes = disk.open(&name).and_then(|open| open.bytes()).unwrap_or(0);
-            self.ground.locator().files().remove(*file);
+            let open = self.ground.locator().files().remove(*file);
             disk.remove(&name)?;
             disk.remove(&side_name(u64::from(*file)))?;
+            unlinked.extend(open);
             self.ground.shared.metrics.reclaimed.inc_by(bytes);
             tracing::debug!(name, bytes, "log file removed");
         }
         if !files.is_empty() {
             disk.sync_dir()?;
+        }
+        for file in unlinked {
+            free(file, |time| self.ground.shared.sleep(time))?;
         }
         Ok(!files.is_empty())
     }
@@ -191,6 +197,16 @@ impl Shared {
 
     fn take_unlinks(&self) -> Vec<(crate::log::FileKind, u32)> {
         std::mem::take(&mut self.lock().unlink)
+    }
+
+    /// Sleeps for so long. `false`: the node stops.
+    fn sleep(&self, time: Duration) -> bool {
+        let inner = self.lock();
+        let woken = self
+            .reclaim_wake
+            .wait_timeout_while(inner, time, |inner| !inner.stopping);
+        let (inner, _) = woken.expect("a panic under the lock aborts the process");
+        !inner.stopping
     }
 
     /// Rests for so long, or until there is something to unlink. `false`: the node stops.
