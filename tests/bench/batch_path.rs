@@ -3,6 +3,8 @@
 //!
 //! The path is the broker's own: checks at the door, the partition's task, its state machine, the entry, the ledger's writer, the
 //! answer. A run of N and one of 2 N batches under callgrind differ by N batches and nothing else: both build 2 N.
+//!
+//! For the same reason a stored byte costs the same, whatever codec the producer took.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,6 +21,7 @@ use hulse_proto::ledger::Quorums;
 use serving_broker::{BrokerConfig, Partitions, PartitionsConfig};
 use uuid::Uuid;
 
+use super::compressed::log_like;
 use super::sink::{Bookies, Sink, SystemClock, member};
 use super::table::Table;
 
@@ -29,6 +32,9 @@ const BATCH_BYTES: usize = 32 << 10;
 /// The difference of two runs.
 const BATCHES: usize = 400;
 const RECORDS: [usize; 3] = [10, 100, 1_000];
+/// Stands for a number of records: as many log lines as fill a batch once they are compressed.
+const COMPRESSED: usize = usize::MAX;
+const CODECS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
 pub(crate) fn measure(folder: &Path, table: &mut Table) -> anyhow::Result<()> {
     let what = "broker, instructions per batch";
@@ -38,9 +44,7 @@ pub(crate) fn measure(folder: &Path, table: &mut Table) -> anyhow::Result<()> {
     }
     let mut costs = Vec::new();
     for records in RECORDS {
-        let once = instructions(folder, records, BATCHES)?;
-        let twice = instructions(folder, records, 2 * BATCHES)?;
-        costs.push((twice - once) as f64 / BATCHES as f64);
+        costs.push(cost(folder, Compression::None, records)?);
     }
     let (least, most) = costs
         .iter()
@@ -58,24 +62,54 @@ pub(crate) fn measure(folder: &Path, table: &mut Table) -> anyhow::Result<()> {
         &format!("spread {:.1} %", (most / least - 1.0) * 100.0),
         "flat within 5 %",
     );
+    per_stored_byte(folder, table)
+}
+
+/// Batches of about the same stored size, of records that each codec shrinks as it can.
+fn per_stored_byte(folder: &Path, table: &mut Table) -> anyhow::Result<()> {
+    let mut costs = Vec::new();
+    for codec in CODECS {
+        let bytes = compressed(codec)?.0.len();
+        costs.push(cost(folder, codec, COMPRESSED)? / bytes as f64);
+    }
+    let plain = costs[0];
+    let worst = costs.iter().copied().fold(0.0_f64, f64::max);
+    table.row(
+        "broker, instructions per stored byte",
+        &format!("lz4 {:.3}, zstd {:.3}", costs[1], costs[2]),
+        &format!("uncompressed {plain:.3}"),
+        &format!("{:.2}", worst / plain),
+        "unchanged",
+    );
     Ok(())
+}
+
+/// Instructions of one batch.
+fn cost(folder: &Path, codec: Compression, records: usize) -> anyhow::Result<f64> {
+    let once = instructions(folder, codec, records, BATCHES)?;
+    let twice = instructions(folder, codec, records, 2 * BATCHES)?;
+    Ok((twice - once) as f64 / BATCHES as f64)
 }
 
 /// The reference: one pass of the checksum over a batch, measured in the same way.
 fn checksum_cost(folder: &Path) -> anyhow::Result<f64> {
-    let once = instructions(folder, 0, BATCHES)?;
-    let twice = instructions(folder, 0, 2 * BATCHES)?;
-    Ok((twice - once) as f64 / BATCHES as f64)
+    cost(folder, Compression::None, 0)
 }
 
 /// Runs the child under callgrind and reads the total.
-fn instructions(folder: &Path, records: usize, batches: usize) -> anyhow::Result<i64> {
+fn instructions(
+    folder: &Path,
+    codec: Compression,
+    records: usize,
+    batches: usize,
+) -> anyhow::Result<i64> {
     let out = folder.join("callgrind.out");
     let status = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet"])
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(std::env::current_exe()?)
         .args([CHILD, &records.to_string(), &batches.to_string()])
+        .arg((codec as i16).to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status()?;
@@ -89,16 +123,21 @@ fn instructions(folder: &Path, records: usize, batches: usize) -> anyhow::Result
     Ok(total.trim().parse()?)
 }
 
-/// What the child does: `records` per batch (0: only the checksum of each batch), `count` batches of the `2 * BATCHES` built.
+/// What the child does: `records` per batch (0: only the checksum of each batch; [`COMPRESSED`]: log lines), `count` batches of the
+/// `2 * BATCHES` built, and the number of the codec.
 pub(crate) fn child(arguments: &[String]) -> anyhow::Result<()> {
     let number = |index: usize| -> anyhow::Result<usize> {
         let argument = arguments.get(index).context("two numbers are needed")?;
         Ok(argument.parse()?)
     };
-    let (records, count) = (number(0)?, number(1)?);
-    let template = template(records.max(1))?;
+    let (records, count, codec) = (number(0)?, number(1)?, number(2)?);
+    let codec = CODECS.into_iter().find(|known| *known as usize == codec);
+    let (template, span) = match records {
+        COMPRESSED => compressed(codec.context("an unknown codec")?)?,
+        records => (template(records.max(1))?, records.max(1)),
+    };
     let batches: Vec<Bytes> = (0..2 * BATCHES)
-        .map(|index| stamped(&template, records.max(1), index))
+        .map(|index| stamped(&template, span, index))
         .collect();
     if records == 0 {
         let sum = batches
@@ -148,6 +187,26 @@ async fn produce(batches: impl Iterator<Item = Bytes>) -> anyhow::Result<()> {
         handle.produce(batch).await?;
     }
     Ok(())
+}
+
+/// A batch of log lines of about [`BATCH_BYTES`], and how many they are.
+fn compressed(codec: Compression) -> anyhow::Result<(Bytes, usize)> {
+    let lines = log_like();
+    let of = |count: usize| -> anyhow::Result<Bytes> {
+        let mut builder = BatchBuilder::new(codec)?;
+        for line in &lines[..count] {
+            builder.push(&RecordRef {
+                timestamp: 1_700_000_000_000,
+                key: None,
+                value: Some(line),
+                headers: &[],
+            })?;
+        }
+        Ok(builder.build(None))
+    };
+    let some = 200;
+    let count = some * BATCH_BYTES / of(some)?.len();
+    Ok((of(count)?, count))
 }
 
 /// A batch of exactly [`BATCH_BYTES`]; the last record fills up.

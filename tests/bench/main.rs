@@ -1,24 +1,31 @@
 //! Speed and memory of one machine, each figure beside a reference that is measured in the same run, interleaved with it.
 //!
-//! `cargo bench` builds with the release profile and starts the real binary. Writes at most 20 GiB in all. Prints a table and never
+//! `cargo bench` builds with the release profile and starts the real binary. Writes at most 32 GiB in all. Prints a table and never
 //! fails on a figure: what is slow is profiled, not gated. What cannot be measured here is a row that says NOT RUN.
 //!
 //! `cargo bench -- NAME..` measures only the parts whose names contain one of the words: idle, latency, produce, catch-up, tail,
-//! ensemble, bookie-start, bookie-index, bookie-compaction, batch-path (needs valgrind), seeds (runs the simulations). `etcd` runs only when it is named: `tests/bench/etcd/run`.
+//! ensemble, bookie-start, bookie-index, bookie-compaction, partitions, compressed, overload, backlog (needs 25 GiB of disk), batch-path
+//! (needs valgrind), seeds (runs the simulations). `etcd` runs only when it is named: `tests/bench/etcd/run`.
 //!
 //! HULSE_BENCH_DIR names the directory that is measured (default: a temporary one beside the target folder).
 
+mod backlog;
 mod batch_path;
 mod bookie;
+mod compressed;
 mod disk;
 mod ensemble;
 mod etcd;
 mod idle;
 mod latency;
 mod load;
+mod overload;
+mod partitions;
 mod seeds;
 mod server;
 mod sink;
+mod slow_disk;
+mod spread;
 mod table;
 mod tail;
 
@@ -46,6 +53,7 @@ fn main() -> anyhow::Result<()> {
     match &words[..] {
         [first, rest @ ..] if first == batch_path::CHILD => return batch_path::child(rest),
         [first, rest @ ..] if first == bookie::INDEX_CHILD => return bookie::index_child(rest),
+        [first, rest @ ..] if first == partitions::CHILD => return partitions::child(rest),
         _ => {}
     }
     let base = std::env::var_os("HULSE_BENCH_DIR").map_or_else(
@@ -101,6 +109,19 @@ fn measure(
     }
     if asked.wants("bookie-compaction") {
         bookie::compaction(folder, table, runtime)?;
+    }
+    if asked.wants("partitions") {
+        partitions::measure(folder, table)?;
+        spread::measure(folder, table, runtime)?;
+    }
+    if asked.wants("compressed") {
+        compressed::measure(folder, table, runtime)?;
+    }
+    if asked.wants("overload") {
+        overload::measure(folder, table, runtime)?;
+    }
+    if asked.wants("backlog") {
+        backlog::measure(folder, table, runtime)?;
     }
     if asked.wants("batch-path") {
         batch_path::measure(folder, table)?;

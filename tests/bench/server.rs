@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use super::slow_disk::SlowDisk;
+
 /// gRPC; HTTP is one above. Below the ephemeral range.
 const PORT: u16 = 19_400;
 
@@ -23,9 +25,24 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(folder: &Path, sync: &str) -> anyhow::Result<Self> {
+        Self::run(Command::new(env!("CARGO_BIN_EXE_hulse")), folder, sync)
+    }
+
+    /// Starts it in a group of processes whose writes are slowed.
+    pub(crate) fn start_on(disk: &SlowDisk, folder: &Path, sync: &str) -> anyhow::Result<Self> {
+        let mut command = Command::new("sh");
+        command
+            .arg("-c")
+            .arg("echo $$ > \"$0\" && exec \"$@\"")
+            .arg(disk.processes())
+            .arg(env!("CARGO_BIN_EXE_hulse"));
+        Self::run(command, folder, sync)
+    }
+
+    fn run(mut command: Command, folder: &Path, sync: &str) -> anyhow::Result<Self> {
         let data = folder.join("data");
         let began = Instant::now();
-        let child = Command::new(env!("CARGO_BIN_EXE_hulse"))
+        let child = command
             .arg("standalone")
             .arg("--data")
             .arg(&data)
@@ -115,16 +132,21 @@ impl Server {
 
     /// Processor seconds used so far.
     pub(crate) fn processor_seconds(&self) -> anyhow::Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let fields: Vec<&str> = stat
-            .rsplit(')')
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .collect();
-        let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
-        Ok(ticks / 100.0)
+        processor_seconds(self.child.id())
     }
+}
+
+/// Processor seconds that a process has used so far.
+pub(crate) fn processor_seconds(process: u32) -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+    Ok(ticks / 100.0)
 }
 
 impl Drop for Server {

@@ -28,10 +28,10 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    pub(crate) fn new(metadata: LedgerMetadata) -> Self {
+    pub(crate) fn new(metadata: Arc<LedgerMetadata>) -> Self {
         Self {
             confirmed_end: AtomicU64::new(0),
-            metadata: RwLock::new(Arc::new(metadata)),
+            metadata: RwLock::new(metadata),
         }
     }
 
@@ -44,12 +44,12 @@ impl Followed {
     }
 
     /// The ensemble changed; must be said before entries of the new fragment are confirmed.
-    pub(crate) fn change(&self, metadata: LedgerMetadata) {
+    pub(crate) fn change(&self, metadata: Arc<LedgerMetadata>) {
         let mut current = self
             .metadata
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(metadata);
+        *current = metadata;
     }
 
     fn metadata(&self) -> Arc<LedgerMetadata> {
@@ -80,11 +80,15 @@ struct Span {
 }
 
 impl LedgerReader {
-    pub(crate) fn new(inner: Arc<Inner>, ledger: LedgerId, metadata: LedgerMetadata) -> Self {
+    pub(crate) fn new(
+        inner: Arc<Inner>,
+        ledger: LedgerId,
+        metadata: impl Into<Arc<LedgerMetadata>>,
+    ) -> Self {
         Self {
             inner,
             ledger,
-            metadata: Arc::new(metadata),
+            metadata: metadata.into(),
             followed: None,
             preferred: Arc::new(AtomicUsize::new(0)),
         }

@@ -35,6 +35,9 @@ pub struct BrokerConfig {
     pub ledger_roll_bytes: u64,
     /// A log ledger with data is rolled at this age.
     pub ledger_roll_age: Duration,
+    /// The first entry of a log ledger is followed by a snapshot of the partition's state when a take-over would have so many entries
+    /// to replay; fewer are read faster than a snapshot's ledger is made, and thousands of partitions have no more than a handful.
+    pub snapshot_entries_min: u64,
     /// How long records stay in topics that say nothing.
     pub retention: Limits,
     /// How often what retention lets go is looked for.
@@ -63,6 +66,7 @@ impl BrokerConfig {
             producer_expiry: Duration::from_secs(24 * 3600),
             ledger_roll_bytes: 1 << 30,
             ledger_roll_age: Duration::from_secs(4 * 3600),
+            snapshot_entries_min: 256,
             retention: Limits {
                 time: Some(Duration::from_secs(7 * 24 * 3600)),
                 bytes: None,

@@ -182,6 +182,7 @@ impl Partitions {
             producer_expiry: config.producer_expiry,
             roll_bytes: config.ledger_roll_bytes,
             roll_age: config.ledger_roll_age,
+            snapshot_entries_min: config.snapshot_entries_min,
             max_batch_bytes: config.max_batch_bytes,
             burials: Semaphore::new(BURIALS_AT_ONCE),
             late: Complaints::default(),

@@ -50,6 +50,8 @@ impl SimBroker {
         config.ledger_roll_bytes = sizes.roll_bytes;
         config.ledger_roll_age = sizes.roll_age;
         config.tail_cache_bytes = sizes.tail_bytes;
+        // At once, so that short runs have snapshots enough.
+        config.snapshot_entries_min = 0;
         config.mutation = world.mutation();
         let parts = PartitionsConfig {
             metadata: world.metadata(&process),

@@ -134,6 +134,11 @@ impl WriterCore {
         self.pump_change(now, effects);
     }
 
+    /// Gives the room back that a busy time took. Changes nothing else.
+    pub fn rest(&mut self) {
+        self.window.rest();
+    }
+
     /// When [`WriterEvent::Tick`] is due; `None` while nothing waits.
     pub fn next_wakeup(&self) -> Option<Duration> {
         if matches!(self.phase, Phase::Frozen | Phase::Ended(_)) {

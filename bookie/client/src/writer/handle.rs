@@ -51,7 +51,7 @@ pub(super) struct Shared {
     pub(super) ledger: LedgerId,
     pub(super) inner: Arc<Inner>,
     /// The ledger's key as this writer last wrote it.
-    pub(super) known: Mutex<(LedgerMetadata, Revision)>,
+    pub(super) known: Mutex<(Arc<LedgerMetadata>, Revision)>,
     /// The same metadata, for readers.
     followed: Arc<Followed>,
     entrance: Mutex<Entrance>,
@@ -68,14 +68,13 @@ impl Shared {
 
     /// The ledger's metadata and their version as last written.
     pub(super) fn known(&self) -> (LedgerMetadata, Revision) {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        (LedgerMetadata::clone(&known.0), known.1)
     }
 
     /// Notes what the ledger's key was found or made to be; readers follow it.
     pub(super) fn note_metadata(&self, metadata: LedgerMetadata, version: Revision) {
+        let metadata = Arc::new(metadata);
         self.followed.change(metadata.clone());
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = (metadata, version);
     }
@@ -139,7 +138,7 @@ impl Shared {
 #[derive(Clone)]
 pub struct LedgerWriter {
     pub(super) shared: Arc<Shared>,
-    pub(super) commands: mpsc::UnboundedSender<Command>,
+    pub(super) commands: mpsc::UnboundedSender<Box<Command>>,
     reader: LedgerReader,
 }
 
@@ -156,6 +155,7 @@ impl LedgerWriter {
             inner.config.inflight_entries_max,
             inner.config.inflight_bytes_max,
         );
+        let metadata = Arc::new(metadata);
         let followed = Arc::new(Followed::new(metadata.clone()));
         let mut reader = LedgerReader::new(inner.clone(), ledger, metadata.clone());
         reader.follow(followed.clone());
@@ -249,9 +249,8 @@ impl LedgerWriter {
         entrance.permits.take(class, bytes);
         let (answer, waiting) = oneshot::channel();
         // Under the lock, so that the queue has the order of the numbers. A closed queue drops `answer`, which the ticket sees.
-        let _ = self
-            .commands
-            .send(Command::Append(Append { entry, answer }));
+        let append = Command::Append(Append { entry, answer });
+        let _ = self.commands.send(Box::new(append));
         Ok((number, waiting))
     }
 
@@ -342,7 +341,7 @@ impl LedgerWriter {
     /// True when metadata that were read show the ledger open and last changed by this writer; else the writer ends (W6).
     pub(crate) async fn recognises(&self, found: Option<LedgerMetadata>) -> bool {
         let (answer, judged) = oneshot::channel();
-        let asked = self.commands.send(Command::Judge(found, answer));
+        let asked = self.commands.send(Box::new(Command::Judge(found, answer)));
         asked.is_ok() && judged.await.unwrap_or(false)
     }
 

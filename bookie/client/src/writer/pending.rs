@@ -257,6 +257,11 @@ impl Window {
         self.pop_done();
     }
 
+    /// Gives room back that is not needed now.
+    pub(super) fn rest(&mut self) {
+        self.entries.shrink_to_fit();
+    }
+
     /// Takes all unconfirmed entries out, oldest first.
     pub(super) fn take_unconfirmed(&mut self) -> VecDeque<Pending> {
         self.entries

@@ -37,7 +37,7 @@ pub(super) struct Append {
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
-/// What the handle asks of the task.
+/// What the handle asks of the task. Boxed on its way: a queue takes the room of 32 when it is made, and thousands of ledgers are open.
 pub(super) enum Command {
     Append(Append),
     /// Stop, drain, freeze; the answer is what to write into metadata.
@@ -81,7 +81,7 @@ struct Task {
     shared: Arc<Shared>,
     core: WriterCore,
     started: Instant,
-    queue: mpsc::UnboundedReceiver<Command>,
+    queue: mpsc::UnboundedReceiver<Box<Command>>,
     /// Answers to come, by position: a position's can be forgotten together.
     calls: Vec<FuturesUnordered<AnswerToCome>>,
     /// In entry order, as the core completes them.
@@ -104,7 +104,7 @@ type Waited<T> = Option<Pin<Box<dyn Future<Output = T> + Send>>>;
 pub(super) fn spawn(
     shared: Arc<Shared>,
     config: WriterConfig,
-    queue: mpsc::UnboundedReceiver<Command>,
+    queue: mpsc::UnboundedReceiver<Box<Command>>,
 ) {
     let calls = (0..config.ensemble.len())
         .map(|_| FuturesUnordered::new())
@@ -122,7 +122,8 @@ pub(super) fn spawn(
         effects: Vec::new(),
         completed: Vec::new(),
     };
-    tokio::spawn(task.run());
+    // Boxed: a future keeps what it is given twice, once as its argument and once as its own.
+    tokio::spawn(Box::new(task).run());
 }
 
 /// What woke the task.
@@ -135,7 +136,7 @@ enum Wake {
 }
 
 impl Task {
-    async fn run(mut self) {
+    async fn run(mut self: Box<Self>) {
         let timer = sleep_until(self.started + IDLE);
         tokio::pin!(timer);
         // Grows with the load: thousands of ledgers are open and idle.
@@ -157,10 +158,14 @@ impl Task {
                     if self.waiting.is_empty() {
                         return;
                     }
-                    self.finish_without_handle(timer.as_mut()).await;
+                    Box::pin(self.finish_without_handle(timer.as_mut())).await;
                     return;
                 }
-                Wake::Commands(_) => commands.drain(..).for_each(|command| self.command(command)),
+                Wake::Commands(_) => {
+                    commands
+                        .drain(..)
+                        .for_each(|command| self.command(*command));
+                }
                 Wake::Checked(found) => self.checked(found),
                 Wake::Change(event) => self.event(event),
                 Wake::Timer => self.event(WriterEvent::Tick),
@@ -199,6 +204,14 @@ impl Task {
         }
     }
 
+    /// Nothing is under way: the room goes back, as thousands of ledgers are open and idle. A busy writer has always something.
+    fn rest(&mut self) {
+        self.waiting = VecDeque::new();
+        self.effects = Vec::new();
+        self.completed = Vec::new();
+        self.core.rest();
+    }
+
     fn event(&mut self, event: WriterEvent) {
         let now = self.now();
         self.core.on_event(now, event, &mut self.effects);
@@ -207,12 +220,13 @@ impl Task {
     fn command(&mut self, command: Command) {
         match command {
             Command::Append(append) => {
+                let Append { entry, answer } = append;
                 self.waiting.push_back(Waiting {
-                    class: append.entry.class,
-                    bytes: append.entry.payload_len(),
-                    answer: append.answer,
+                    class: entry.class,
+                    bytes: entry.payload_len(),
+                    answer,
                 });
-                self.event(WriterEvent::Append(append.entry));
+                self.event(WriterEvent::Append(entry));
             }
             Command::Seal(answer) => match self.core.end() {
                 // A dropped answer means that the closer is gone; its guard tells the task.
@@ -275,6 +289,9 @@ impl Task {
         for (waiting, answer) in self.completed.drain(..) {
             // The caller may have dropped its future: the append stands all the same.
             let _ = waiting.answer.send(answer);
+        }
+        if self.waiting.is_empty() {
+            self.rest();
         }
     }
 

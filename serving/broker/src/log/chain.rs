@@ -72,17 +72,22 @@ impl Chain {
                 .next()
                 .and_then(|number| number.parse().ok());
             let number = number.ok_or_else(|| corrupt("the key has no number".to_owned()))?;
+            // Kept as long as the partition is open: no more room than that.
+            let mut links = chunk.links;
+            links.shrink_to_fit();
             Ok(Chunk {
                 number,
                 version: item.version,
-                links: chunk.links,
+                links,
                 log_start: chunk.log_start,
             })
         });
+        let mut chunks: Vec<_> = chunks.collect::<Result<_, ChainError>>()?;
+        chunks.shrink_to_fit();
         Ok(Self {
             partition,
             kind,
-            chunks: chunks.collect::<Result<_, ChainError>>()?,
+            chunks,
         })
     }
 

@@ -1,7 +1,5 @@
 //! A sparse map from offsets to entries of one ledger. A hint that is always right but never complete.
 
-use std::collections::BTreeMap;
-
 use hulse_proto::id::{EntryId, Offset};
 
 /// Entries between two points that a look-up reads through rather than halves.
@@ -9,22 +7,25 @@ pub(super) const NEAR_ENTRIES: u64 = 64;
 /// Points kept per ledger; beyond it every second one goes.
 const POINTS_MAX: usize = 4096;
 
-/// Known first offsets of entries.
+/// Known first offsets of entries, in order.
 #[derive(Debug, Default)]
-pub(crate) struct EntryIndex(BTreeMap<Offset, EntryId>);
+pub(crate) struct EntryIndex(Vec<(Offset, EntryId)>);
 
 impl EntryIndex {
     /// An index that knows where the ledger begins.
     pub(crate) fn starting_at(base: Offset) -> Self {
-        Self(BTreeMap::from([(base, EntryId(0))]))
+        Self(vec![(base, EntryId(0))])
     }
 
     /// Remembers that `entry` begins at `first`.
     pub(crate) fn note(&mut self, first: Offset, entry: EntryId) {
-        self.0.insert(first, entry);
+        match self.0.binary_search_by_key(&first, |(offset, _)| *offset) {
+            Ok(at) => self.0[at].1 = entry,
+            Err(at) => self.0.insert(at, (first, entry)),
+        }
         if self.0.len() > POINTS_MAX {
             let mut keep = false;
-            self.0.retain(|_, entry| {
+            self.0.retain(|(_, entry)| {
                 keep = !keep;
                 keep || entry.0 == 0
             });
@@ -35,7 +36,7 @@ impl EntryIndex {
     pub(crate) fn note_sparsely(&mut self, first: Offset, entry: EntryId) {
         let near = self
             .0
-            .last_key_value()
+            .last()
             .is_some_and(|(_, last)| entry.0 < last.0 + NEAR_ENTRIES / 2);
         if !near {
             self.note(first, entry);
@@ -44,16 +45,12 @@ impl EntryIndex {
 
     /// The last point at or before `offset` and the entry of the first one after it.
     pub(crate) fn around(&self, offset: Offset) -> (EntryId, Option<EntryId>) {
-        let below = self
-            .0
-            .range(..=offset)
-            .next_back()
-            .map_or(EntryId(0), |(_, entry)| *entry);
-        let above = self
-            .0
-            .range(Offset(offset.0 + 1)..)
-            .next()
-            .map(|(_, entry)| *entry);
+        let behind = self.0.partition_point(|(first, _)| *first <= offset);
+        let below = match behind.checked_sub(1) {
+            Some(at) => self.0[at].1,
+            None => EntryId(0),
+        };
+        let above = self.0.get(behind).map(|(_, entry)| *entry);
         (below, above)
     }
 }

@@ -105,6 +105,8 @@ impl LogView {
 
     /// A new open ledger follows.
     pub(crate) fn push_ledger(&mut self, span: LedgerSpan) {
+        // No more room than that: most partitions have one.
+        self.ledgers.reserve_exact(1);
         self.ledgers.push(span);
     }
 

@@ -1,10 +1,15 @@
 //! A batch that was accepted and waits for its entry.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use hulse_proto::batch::{BatchHeader, stamp_append_time};
 use hulse_proto::entry::BatchSummary;
 use hulse_proto::id::Offset;
 use hulse_proto::time::TimestampMs;
+
+use super::core::PartitionCore;
+use crate::state::MetaState;
 
 /// It, with its place in the log.
 #[derive(Debug)]
@@ -22,6 +27,16 @@ impl<T> Accepted<T> {
         self.parts = stamp_append_time(&self.parts, time);
         let head = BatchHeader::view_head(&self.parts[0]);
         self.header = head.expect("a stamped batch has a header");
+    }
+}
+
+impl<M: MetaState, T> PartitionCore<M, T> {
+    /// Gives the room of a busy time back: thousands of partitions are open and idle.
+    pub(super) fn cool(&mut self) {
+        if self.is_idle() {
+            self.queue = VecDeque::new();
+            self.in_flight = VecDeque::new();
+        }
     }
 }
 

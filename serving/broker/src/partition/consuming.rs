@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use hulse_proto::error::{Fate, Fault, Reason};
 use hulse_proto::id::{Offset, SubscriptionId};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use super::cursors::{
     AckCommand, AckKind, Acked, ConsumerId, CursorAnswer, CursorCommand, CursorMove, CursorView,
     LaneDoor, LaneView, MoveCommand, Moved, NewConsumer, Sent,
 };
-use super::handle::{Command, PartitionHandle};
+use super::handle::{Command, Commands, PartitionHandle};
 use crate::state::OffsetRange;
 
 /// A cursor that is to be made.
@@ -199,7 +199,7 @@ pub struct Tie {
     consumer: ConsumerId,
     view: watch::Receiver<LaneView>,
     sent: Sent,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: Commands,
     partition: PartitionHandle,
 }
 

@@ -73,6 +73,8 @@ pub(crate) struct CoreConfig {
     pub(crate) producer_expiry: Duration,
     pub(crate) roll_bytes: u64,
     pub(crate) roll_age: Duration,
+    /// Entries that a take-over would replay from which on the first entry of a ledger is followed by a snapshot.
+    pub(crate) snapshot_entries_min: u64,
     /// Records are given the time of their append.
     pub(crate) log_append_time: bool,
     /// Payload bytes in flight from which on nothing more is sent: the permits of a ledger's writer (storage.md W2). An append
@@ -426,7 +428,8 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         let first_of_ledger = std::mem::take(&mut self.first_entry_pending);
         // Without producers and cursors there is nothing worth a state chain (serving.md, amendment to C4.2).
         let something = !self.state.log.producers.is_empty() || !self.state.meta.is_empty();
-        let due = first_of_ledger && something;
+        let long = self.since_snapshot.0 >= self.config.snapshot_entries_min;
+        let due = first_of_ledger && something && long;
         self.snapshot_if(due, now);
         self.flush(now);
     }
@@ -444,6 +447,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             });
         }
         self.snapshot_if(false, now);
+        self.cool();
     }
 
     pub(super) fn snapshot_if(&mut self, due: bool, now: TimestampMs) {

@@ -127,6 +127,32 @@ pub(crate) enum Command {
     },
 }
 
+/// The way to a partition's task. Boxed: a queue takes the room of 32 commands when it is made, and thousands of partitions have one.
+#[derive(Clone)]
+pub(crate) struct Commands(mpsc::UnboundedSender<Box<Command>>);
+
+/// The other end of [`Commands`].
+pub(super) type CommandQueue = mpsc::UnboundedReceiver<Box<Command>>;
+
+impl Commands {
+    pub(super) fn channel() -> (Self, CommandQueue) {
+        // Unbounded as a type; what batches may wait is bounded by bytes, the rest by who waits for an answer.
+        let (sender, queue) = mpsc::unbounded_channel();
+        (Self(sender), queue)
+    }
+
+    /// Puts one behind those that wait.
+    ///
+    /// # Errors
+    /// The task has ended.
+    pub(super) fn send(
+        &self,
+        command: Command,
+    ) -> Result<(), mpsc::error::SendError<Box<Command>>> {
+        self.0.send(Box::new(command))
+    }
+}
+
 /// A batch on its way into the log.
 pub(crate) struct ProduceCommand {
     pub(crate) header: BatchHeader,
@@ -181,7 +207,7 @@ fn without_a_word() -> Fault {
 pub(crate) struct Shared {
     pub(crate) id: PartitionId,
     pub(crate) epoch: OwnerEpoch,
-    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    pub(crate) commands: Commands,
     pub(crate) offsets: watch::Receiver<LogOffsets>,
     pub(crate) ended: Arc<Ended>,
     pub(crate) log: LogReader,

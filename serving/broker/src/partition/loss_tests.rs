@@ -65,6 +65,7 @@ impl Cell {
         };
         let mut config = BrokerConfig::new(NodeName::new("b").unwrap(), "nowhere:1");
         config.tail_cache_bytes = 0;
+        config.snapshot_entries_min = 1;
         Partitions::new(&config, parts)
     }
 

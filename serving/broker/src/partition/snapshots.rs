@@ -320,6 +320,7 @@ mod tests {
             producer_expiry: Duration::from_secs(60),
             roll_bytes: 1 << 20,
             roll_age: Duration::from_secs(60),
+            snapshot_entries_min: 0,
             max_batch_bytes: 1 << 20,
             burials: tokio::sync::Semaphore::new(1),
             late: crate::complaints::Complaints::default(),

@@ -48,6 +48,7 @@ pub(crate) struct Collaborators {
     pub(crate) producer_expiry: Duration,
     pub(crate) roll_bytes: u64,
     pub(crate) roll_age: Duration,
+    pub(crate) snapshot_entries_min: u64,
     pub(crate) max_batch_bytes: usize,
     /// Ledgers whose data are removed at the same time.
     pub(crate) burials: Semaphore,
@@ -171,6 +172,7 @@ async fn load(
             producer_expiry: with.producer_expiry,
             roll_bytes: with.roll_bytes,
             roll_age: with.roll_age,
+            snapshot_entries_min: with.snapshot_entries_min,
             log_append_time: policy.log_append_time,
             in_flight_bytes_max: with.client.config().inflight_bytes_max,
         },

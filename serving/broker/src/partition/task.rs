@@ -12,13 +12,14 @@ use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::core::{Effect, PartitionCore};
 use super::cursors::{CursorCore, CursorTask, refuse_late};
 use super::handle::{
-    Command, Ended, EndedOnDrop, LogOffsets, PartitionHandle, ProduceCommand, Produced, Shared,
+    Command, CommandQueue, Commands, Ended, EndedOnDrop, LogOffsets, PartitionHandle,
+    ProduceCommand, Produced, Shared,
 };
 use super::ledgers::News;
 use super::snapshots::{SnapshotError, StateWriter};
@@ -84,7 +85,7 @@ pub(super) struct Task {
 
 /// Starts serving a taken partition.
 pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
-    let (commands, receiver) = mpsc::unbounded_channel();
+    let (commands, queue) = Commands::channel();
     let (offsets, watch) = watch::channel(taken.log.with_view(|view| view.offsets()));
     let queued_bytes = Arc::new(AtomicUsize::new(0));
     let ended = Arc::new(Ended::default());
@@ -139,7 +140,8 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         trimming: Trimming::default(),
         cursors,
     };
-    tokio::spawn(task.run(receiver, ended));
+    // Boxed: a future keeps what it is given twice, once as its argument and once as its own.
+    tokio::spawn(Box::new(task).run(queue, ended));
     handle
 }
 
@@ -150,7 +152,7 @@ struct End {
 }
 
 impl Task {
-    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>, ended: Arc<Ended>) {
+    async fn run(mut self: Box<Self>, mut commands: CommandQueue, ended: Arc<Ended>) {
         let _panics = EndedOnDrop(ended.clone());
         let end = self.serve(&mut commands).await;
         if end.done.is_none() && end.why.reason != Reason::ShuttingDown {
@@ -163,7 +165,7 @@ impl Task {
         self.fail_cursors(&end.why);
         commands.close();
         while let Ok(command) = commands.try_recv() {
-            match command {
+            match *command {
                 Command::Produce(produce) => {
                     self.take(produce);
                     self.answer_all();
@@ -173,13 +175,13 @@ impl Task {
             }
         }
         if let Some(done) = end.done {
-            self.close_ledgers().await;
+            Box::pin(self.close_ledgers()).await;
             // Nobody waits any more: fine.
             let _ = done.send(());
         }
     }
 
-    async fn serve(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> End {
+    async fn serve(&mut self, commands: &mut CommandQueue) -> End {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -193,7 +195,7 @@ impl Task {
                 (chain, result) = maybe(&mut self.ledger_work) => {
                     self.ledger_work = None;
                     self.chain = Some(chain);
-                    if let Err(why) = self.ledger_arrived(result).await {
+                    if let Err(why) = Box::pin(self.ledger_arrived(result)).await {
                         return End { why, done: None };
                     }
                 }
@@ -259,15 +261,11 @@ impl Task {
     }
 
     /// Handles one command and those that already wait behind it.
-    async fn commands(
-        &mut self,
-        first: Command,
-        queue: &mut mpsc::UnboundedReceiver<Command>,
-    ) -> Option<End> {
+    async fn commands(&mut self, first: Box<Command>, queue: &mut CommandQueue) -> Option<End> {
         let mut next = Some(first);
         let mut taken = 0;
         while let Some(command) = next {
-            match command {
+            match *command {
                 Command::Produce(produce) => self.take(produce),
                 Command::Producer { producer, answer } => {
                     let known = self.core.state().log.producers.get(producer);
@@ -280,7 +278,8 @@ impl Task {
                 Command::Trim(trim) => self.trim(trim),
                 Command::Cursors(command) => self.cursor_command(command),
                 Command::Stop { why, done } => {
-                    self.drain().await;
+                    // Rare and large, as all that is pinned apart here: every partition would have room for it.
+                    Box::pin(self.drain()).await;
                     return Some(End {
                         why,
                         done: Some(done),

@@ -28,6 +28,7 @@ pub(super) fn core_that_rolls_at(roll_bytes: u64) -> Core {
         log_append_time: false,
         roll_bytes,
         roll_age: Duration::from_secs(1_000),
+        snapshot_entries_min: 1,
         in_flight_bytes_max: 3 << 20,
     };
     Core::new(config, PartitionState::default(), Offset(0), 0)
@@ -361,4 +362,24 @@ fn snapshot_follows_the_first_entry_of_a_ledger_and_is_tried_again_after_a_failu
     core.snapshot_done(true, 6_001);
     core.tick(60_000);
     assert_eq!(snapshots(&mut core), 0);
+}
+
+#[test]
+fn snapshot_waits_until_a_take_over_would_have_entries_enough_to_replay() {
+    let mut config = core().config;
+    config.snapshot_entries_min = 3;
+    let after = |replayed: u64| {
+        let state = PartitionState::default();
+        let mut core = Core::new(config.clone(), state, Offset(0), replayed);
+        produce(&mut core, 0, &batch(7, 0, 0, 1));
+        open(&mut core);
+        core.take_effects();
+        core.confirmed(EntryId(0), 10);
+        let effects = core.take_effects();
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Snapshot))
+    };
+    // The first entry counts, too.
+    assert_eq!([0, 1, 2, 3].map(after), [false, false, true, true]);
 }

@@ -51,7 +51,8 @@ pub enum Verdict {
 /// All producers of a partition. Changes only by [`Producers::apply`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Producers {
-    known: BTreeMap<ProducerId, Known>,
+    /// Boxed: a map makes room for eleven at once, and most partitions know one.
+    known: BTreeMap<ProducerId, Box<Known>>,
     by_activity: BTreeSet<(TimestampMs, ProducerId)>,
 }
 
@@ -86,10 +87,12 @@ impl Producers {
             base,
             append_time,
         };
-        let known = self.known.entry(id).or_insert_with(|| Known {
-            epoch: batch.producer_epoch,
-            last_activity: append_time,
-            window: VecDeque::with_capacity(BATCHES_IN_FLIGHT_MAX),
+        let known = self.known.entry(id).or_insert_with(|| {
+            Box::new(Known {
+                epoch: batch.producer_epoch,
+                last_activity: append_time,
+                window: VecDeque::with_capacity(1),
+            })
         });
         self.by_activity.remove(&(known.last_activity, id));
         if known.epoch != batch.producer_epoch {
@@ -140,12 +143,12 @@ impl Producers {
 
     /// What is known of one producer.
     pub fn get(&self, producer: ProducerId) -> Option<&Known> {
-        self.known.get(&producer)
+        self.known.get(&producer).map(Box::as_ref)
     }
 
     /// All, by id.
     pub fn iter(&self) -> impl Iterator<Item = (&ProducerId, &Known)> {
-        self.known.iter()
+        self.known.iter().map(|(id, known)| (id, &**known))
     }
 
     /// How many.
@@ -161,7 +164,7 @@ impl Producers {
     /// Puts one in as a snapshot had it.
     pub(super) fn restore(&mut self, id: ProducerId, known: Known) {
         self.by_activity.insert((known.last_activity, id));
-        self.known.insert(id, known);
+        self.known.insert(id, Box::new(known));
     }
 
     /// Judges a batch against this table. "No state" accepts any first sequence: it means forgotten or new, never stale.
