@@ -316,8 +316,8 @@ def disk():
     # File 3, salt 23: the seal of file 1, the removal of file 0, the state again, a third entry of ledger 9; a mark.
     third, _ = entry(0, 9, 2, 56, 1, 1, (struct.unpack_from("<Q", copied[1][2], 28 + 44)[0],
                                          struct.unpack_from("<Q", copied[1][2], 28 + 52)[0]), envelope(0, BATCHES[1:]), b"third")
-    rows = [record(SEAL, 1, 12_288), record(ROW, 9, 1, 1), record(ROW, 10, 2), record(ROW, 13, 0, 0, 6), record(ROW, 14, 2),
-            record(SNAPSHOT_END, 4)]
+    rows = [record(SEAL, 1, 12_288), record(ROW, 9, 1, 1), record(ROW, 10, 2), record(ROW, 12, 0), record(ROW, 13, 0, 0, 6),
+            record(ROW, 14, 2), record(SNAPSHOT_END, 5)]
     groups = [group(6, 4096, rows, (1, 12_288), 23), group(7, 8192, [record(REMOVED, 0, 1)], (3, 8192), 23),
               group(8, 12_288, [frame(1, third, 0, 2, 0)], (3, 12_288), 23), group(9, 16_384, [], (3, 16_384), 23)]
     out["00000000000000000003.log"] = file_header(1, 3, size, salt=23) + b"".join(groups)

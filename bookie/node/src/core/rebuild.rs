@@ -6,7 +6,7 @@
 //! 2. State records of files older than that snapshot are not needed; those of newer ones are all applied.
 //! 3. Compacted files make no ledger known: whatever is live in one is known by the log.
 //! 4. After new damage, or when the newest snapshot cannot be read, nothing is forgotten for not being named; but the writer of such a
-//!    ledger has to be looked up in metadata again.
+//!    ledger has to be looked up in metadata again (B2), at this start and each later one. A removed file is no damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,18 +22,28 @@ use crate::log::{FileKind, LedgerRow, Record, SealedFile};
 #[derive(Default)]
 pub struct Rebuild {
     state: NodeState,
-    /// The newest log file that has a record of a ledger.
-    touched: BTreeMap<LedgerId, u32>,
+    /// Where each ledger was met last.
+    met: BTreeMap<LedgerId, Met>,
     /// Ledgers that a snapshot names, by the file that it stands in.
     rows: BTreeMap<u32, BTreeSet<LedgerId>>,
     kind: Option<FileKind>,
 }
 
+/// The newest log files that tell of a ledger.
+#[derive(Default)]
+struct Met {
+    /// That has a record of it.
+    record: Option<u32>,
+    /// That says that its writer was let in, by an add of it or in a snapshot.
+    contact: Option<u32>,
+}
+
 /// The snapshot that counts.
+#[derive(Default)]
 struct Base {
     file: u32,
-    /// Ledgers that are not named are kept all the same.
-    doubt: bool,
+    /// A newer one cannot be read.
+    passed_over: bool,
     named: BTreeSet<LedgerId>,
 }
 
@@ -57,27 +67,43 @@ impl Replay for Rebuild {
             }
             return;
         }
-        let ledger = match *record {
-            Record::Entry(entry) => Some(entry.ledger),
-            Record::Fence { ledger, .. }
-            | Record::Limbo { ledger, .. }
-            | Record::LimboClear { ledger, .. }
-            | Record::Tombstone { ledger } => Some(ledger),
-            Record::Ledger(LedgerRow { ledger, .. }) => {
-                self.rows.entry(location.file).or_default().insert(ledger);
-                None
-            }
-            _ => None,
-        };
-        if let Some(ledger) = ledger {
-            let last = self.touched.entry(ledger).or_default();
-            *last = location.file.max(*last);
-        }
+        self.note(record, location.file);
         self.state.apply(record, location);
     }
 }
 
+fn raise(last: &mut Option<u32>, file: u32) {
+    *last = (*last).max(Some(file));
+}
+
 impl Rebuild {
+    fn note(&mut self, record: &Record, file: u32) {
+        match *record {
+            Record::Entry(entry) => {
+                let met = self.met.entry(entry.ledger).or_default();
+                raise(&mut met.record, file);
+                if entry.normal {
+                    raise(&mut met.contact, file);
+                }
+            }
+            Record::Fence { ledger, .. }
+            | Record::Limbo { ledger, .. }
+            | Record::LimboClear { ledger, .. }
+            | Record::Tombstone { ledger } => {
+                raise(&mut self.met.entry(ledger).or_default().record, file);
+            }
+            Record::Ledger(LedgerRow {
+                ledger, contacted, ..
+            }) => {
+                self.rows.entry(file).or_default().insert(ledger);
+                if contacted {
+                    raise(&mut self.met.entry(ledger).or_default().contact, file);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// The state. Removed files and their damage are taken out of `recovered`.
     ///
     /// # Errors
@@ -98,6 +124,10 @@ impl Rebuild {
             }
         }
         self.drop_removed(recovered);
+        // Only now is it known what was known, and what is gone on purpose.
+        let known = &self.state.known_damage;
+        let new_damage = recovered.damage.iter().any(|range| !known.contains(range));
+        let doubt = base.passed_over || new_damage;
         // A number is given once, also that of a file which was the last and is gone.
         let given = self.state.removed.end();
         recovered.next_file = recovered.next_file.max(given);
@@ -105,18 +135,16 @@ impl Rebuild {
             for found in sealed.iter().filter(|f| f.footer.header.kind == kind) {
                 match self.state.removed.contains(u64::from(number(found))) {
                     true => unlink(found, recovered),
-                    false => self.file(found, &base)?,
+                    false => self.take_sealed(found, &base, doubt)?,
                 }
             }
         }
-        self.forget(&base);
+        self.forget(&base, doubt);
         Ok(self.state)
     }
 
     /// Finds the newest snapshot that can be read, and takes what it says.
     fn base(&mut self, recovered: &Recovered) -> Result<Base, LogError> {
-        let known = &self.state.known_damage;
-        let mut doubt = recovered.damage.iter().any(|range| !known.contains(range));
         let scanned = recovered
             .unsealed
             .iter()
@@ -127,10 +155,11 @@ impl Rebuild {
         let sealed = recovered.sealed.iter();
         let sealed = sealed.filter(|found| found.footer.snapshot_end > 0);
         heads.extend(sealed.map(|found| (number(found), Some(found))));
+        let mut base = Base::default();
         for (file, found) in heads.into_iter().rev() {
             if let Some(found) = found {
                 let Some(records) = read_head(&found.file, &found.footer)? else {
-                    doubt = true;
+                    base.passed_over = true;
                     continue;
                 };
                 let location = Location {
@@ -143,14 +172,11 @@ impl Rebuild {
                     .iter()
                     .for_each(|record| self.apply(record, location));
             }
-            let named = self.rows.remove(&file).unwrap_or_default();
-            return Ok(Base { file, doubt, named });
+            base.named = self.rows.remove(&file).unwrap_or_default();
+            base.file = file;
+            break;
         }
-        Ok(Base {
-            file: 0,
-            doubt,
-            named: BTreeSet::new(),
-        })
+        Ok(base)
     }
 
     fn drop_removed(&self, recovered: &mut Recovered) {
@@ -160,7 +186,12 @@ impl Rebuild {
     }
 
     /// Takes the entries of a sealed file.
-    fn file(&mut self, found: &SealedOnDisk, base: &Base) -> Result<(), LogError> {
+    fn take_sealed(
+        &mut self,
+        found: &SealedOnDisk,
+        base: &Base,
+        doubt: bool,
+    ) -> Result<(), LogError> {
         let footer = found.whole_footer()?;
         let file = number(found);
         let log = found.footer.header.kind == FileKind::Log;
@@ -168,39 +199,42 @@ impl Rebuild {
             let known = self.state.ledgers.contains_key(&ledger.ledger);
             let named = base.named.contains(&ledger.ledger);
             let fresh = log && file >= base.file;
-            if !(known || named || fresh || base.doubt) {
+            if !(known || named || fresh || doubt) {
                 continue;
             }
             let state = self.state.ledgers.entry(ledger.ledger).or_default();
+            if !log {
+                continue;
+            }
             // Of ledgers in older files the snapshot says more, and the last word.
-            if ledger.normal && (fresh || (log && base.doubt)) {
-                state.contacted = true;
+            if ledger.normal && (fresh || doubt) {
                 state.confirmed_end = state.confirmed_end.max(ledger.confirmed_end);
             }
-            if log {
-                let last = self.touched.entry(ledger.ledger).or_default();
-                *last = file.max(*last);
+            let met = self.met.entry(ledger.ledger).or_default();
+            raise(&mut met.record, file);
+            if ledger.normal {
+                raise(&mut met.contact, file);
             }
         }
         self.state.file_sealed(SealedFile::of(&footer, found.bytes));
         Ok(())
     }
 
-    fn forget(&mut self, base: &Base) {
-        let touched = &self.touched;
-        let unnamed = |ledger: &LedgerId| base.forgets(*ledger, touched.get(ledger).copied());
-        if !base.doubt {
-            let dead: Vec<LedgerId> = self.state.ledgers.keys().copied().filter(unnamed).collect();
-            for ledger in dead {
-                self.state.ledgers.remove(&ledger);
-                self.state.tombstones.remove(&ledger);
+    /// What is older than the snapshot lets no writer in that the snapshot does not.
+    fn forget(&mut self, base: &Base, doubt: bool) {
+        let Self { state, met, .. } = self;
+        let mut dead = Vec::new();
+        for (ledger, found) in &mut state.ledgers {
+            let met = met.get(ledger);
+            found.contacted = met.is_some_and(|met| met.contact >= Some(base.file));
+            let last = met.and_then(|met| met.record);
+            if !doubt && base.forgets(*ledger, last) {
+                dead.push(*ledger);
             }
-            return;
         }
-        for (ledger, state) in &mut self.state.ledgers {
-            if unnamed(ledger) {
-                state.contacted = false;
-            }
+        for ledger in dead {
+            state.ledgers.remove(&ledger);
+            state.tombstones.remove(&ledger);
         }
     }
 }

@@ -5,10 +5,13 @@ use hulse_proto::bookie::{
 };
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 
+use super::reclaim::reclaim;
 use super::support::*;
 use crate::NodeConfig;
 use crate::core::Verdict;
+use crate::disk::Disk;
 use crate::disk::memory::Survival;
+use crate::log::format::file_name;
 use crate::step::{StepAnswer, StepOutput};
 
 /// Four tombstones are kept, the fifth folds the lowest three.
@@ -30,6 +33,34 @@ fn folded() -> Rig {
     rig.confirmed.clear();
     assert_eq!(rig.node.core().state().dead_below, LedgerId(5));
     rig
+}
+
+/// The same in small files. Ledger 1 left a third of the first ones, ledger 2 lives in the rest of them, ledger 3 left whole files.
+fn half_dead() -> Rig {
+    let mut rig = Rig::new(few_in_small_files());
+    for number in 0..40 {
+        rig.store(1, number..number + 1, 3_000);
+        rig.store(2, number..number + 1, 7_800);
+    }
+    rig.store(3, 0..100, 4_000);
+    rig.store(2, 40..80, 7_800);
+    for ledger in [1, 3, 4, 5, 6] {
+        assert!(matches!(rig.delete(ledger), StepAnswer::Delete(Ok(()))));
+        rig.confirmed.retain(|(of, _)| *of != ledger);
+    }
+    assert_eq!(rig.node.core().state().dead_below, LedgerId(5));
+    // The snapshot that names the dead no more.
+    rig.store(2, 80..110, 7_800);
+    rig.node.idle();
+    rig
+}
+
+fn few_in_small_files() -> NodeConfig {
+    NodeConfig {
+        file_bytes: 128 << 10,
+        queue_bytes_max: 64 << 10,
+        ..few()
+    }
 }
 
 /// What a request that waits for metadata's word is answered when that word is "gone", "silent" or another.
@@ -132,6 +163,59 @@ fn forgotten_ledger_stays_dead_for_everyone_across_restarts() {
             (before.dead_below, &before.tombstones)
         );
         assert!(!after.ledgers.contains_key(&LedgerId(1)));
+    }
+}
+
+/// A file that was removed is no damage: nothing is in doubt, and what files keep of the forgotten stays dead.
+#[test]
+fn forgotten_ledger_stays_dead_when_one_of_its_files_is_kept_and_others_are_removed() {
+    let mut rig = half_dead();
+    let before = rig.disk.list().unwrap();
+    reclaim(&mut rig);
+    let left = rig.disk.list().unwrap();
+    assert!(before.iter().any(|name| !left.contains(name)), "{left:?}");
+    assert!(left.contains(&before[0]), "too much of it lives");
+    let dead_bytes = rig.node.core().held_and_dead_bytes().1;
+    for _ in 0..2 {
+        rig = rig.reopen(few_in_small_files(), Survival::Nothing, &[]);
+        assert!(rig.node.new_limbo().is_empty());
+        assert!(!rig.node.core().state().ledgers.contains_key(&LedgerId(1)));
+        let dead = rig.node.core().held_and_dead_bytes().1;
+        assert!(dead >= dead_bytes, "{dead} of {dead_bytes} dead bytes");
+        let output = ASKS[0](&mut rig, 1);
+        let answer = word(&mut rig, 1, output, Verdict::Deleted);
+        assert!(matches!(error(answer), BookieError::Deleted { .. }));
+        rig.check();
+    }
+}
+
+/// With new damage what is not named is kept; but metadata are asked before its writer is believed, at that start and the next, also
+/// when the file is read for want of its footer.
+#[test]
+fn ledger_that_doubt_brings_back_is_asked_about_at_every_start() {
+    for footer_is_damaged in [false, true] {
+        let mut rig = half_dead();
+        reclaim(&mut rig);
+        let names = log_files(&rig.disk);
+        if footer_is_damaged {
+            let bytes = rig.disk.open(&names[0]).unwrap().bytes().unwrap();
+            rig.disk.flip(&names[0], bytes - 60, 1);
+        }
+        // A hole with groups behind it.
+        rig.store(2, 110..114, 7_800);
+        let place = rig.node.slot(LedgerId(2), EntryId(111)).unwrap().location;
+        let name = file_name(u64::from(place.file));
+        rig.disk.flip(&name, u64::from(place.offset) + 100, 1);
+        rig = rig.reopen(few_in_small_files(), Survival::Nothing, &[]);
+        assert!(!rig.node.new_limbo().is_empty());
+        for start in 1..=3 {
+            let known = rig.node.core().state().ledgers.get(&LedgerId(1));
+            assert!(known.is_some_and(|state| !state.entries.is_empty()));
+            let output = ASKS[0](&mut rig, 1);
+            assert_eq!(output.verify, [LedgerId(1)], "start {start}");
+            drop(output);
+            rig = rig.reopen(few_in_small_files(), Survival::Nothing, &[]);
+        }
     }
 }
 

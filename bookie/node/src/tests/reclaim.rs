@@ -27,7 +27,7 @@ fn small() -> NodeConfig {
 }
 
 /// Reclaims until nothing is left to do.
-fn reclaim(rig: &mut Rig) {
+pub(super) fn reclaim(rig: &mut Rig) {
     for _ in 0..10_000 {
         let output = rig.node.reclaim();
         let busy = output.busy;
