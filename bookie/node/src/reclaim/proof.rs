@@ -3,8 +3,10 @@
 //! # Invariants
 //! 1. A ledger is collectable only if a linearizable read of its own key says DELETING, or says that it is absent while its number was
 //!    given (storage.md G1). A listing only names candidates.
-//! 2. The store must serve this cell (G2); a store that was wiped or put back to an older copy proves nothing, because it has given
-//!    fewer numbers than are held here.
+//! 2. The store must serve this cell (G2). One that was wiped, or put back to a copy that has not given every number which is held
+//!    here, proves nothing, not even of the ledgers that it knows. A copy that has given them all cannot be told from the store itself:
+//!    numbers are given in blocks, and a ledger whose block was given before the copy was made, and which was created after it, counts
+//!    as gone (Z6).
 //! 3. A pass that would drop suspiciously much drops nothing (G3).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +80,14 @@ pub enum ProofError {
         /// Of the store.
         found: Option<CellId>,
     },
+    /// The store has not given the number of a ledger that is held: it is an older copy (G2).
+    #[error(
+        "metadata never gave the number of ledger {ledger}, which is held here: an older copy of them was put back. Nothing is dropped; bring the newer metadata back"
+    )]
+    Older {
+        /// The ledger of the highest number here.
+        ledger: LedgerId,
+    },
     /// More than the configured share would go at once (G3).
     #[error(
         "{dead} of {held} ledgers with {dead_bytes} of {held_bytes} bytes are gone by metadata's word, which is suspiciously much: nothing is dropped. If topics were deleted, raise bookie.gc_percent_max and start again; else look at the metadata store"
@@ -117,9 +127,13 @@ pub async fn examine(
     }
     // Before the ledgers' keys: what is absent later and below this number was given before.
     let given_below = counter::next_number(metadata, LEDGER_IDS_KEY).await?;
+    let newest = held.ledgers.last_key_value().map(|(ledger, _)| *ledger);
+    if let Some(ledger) = newest.filter(|ledger| ledger.0 >= given_below) {
+        return Err(ProofError::Older { ledger });
+    }
     let mut findings = Findings::default();
     for ledger in candidates(metadata, held).await? {
-        match read(metadata, held, ledger, given_below).await? {
+        match read(metadata, held, ledger).await? {
             Word::Dead => findings.dead.push(ledger),
             Word::Closed(value) if held.limbo.contains(&ledger) => {
                 findings.settled.extend(settled(ledger, &value, me));
@@ -169,13 +183,9 @@ async fn read(
     metadata: &dyn MetadataStore,
     held: &Held,
     ledger: LedgerId,
-    given_below: u64,
 ) -> Result<Word, MetadataError> {
     let Some(row) = metadata.get(&ledger_key(ledger)).await? else {
-        return Ok(match ledger.0 < given_below {
-            true => Word::Dead,
-            false => Word::Stands,
-        });
+        return Ok(Word::Dead);
     };
     // What cannot be read stands.
     Ok(match LedgerMetadata::decode(&row.value) {

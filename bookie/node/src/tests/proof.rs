@@ -194,8 +194,19 @@ async fn ledger_is_dead_when_it_is_being_deleted_or_absent_below_the_given_numbe
     stand(&store, 3, LedgerState::Closed).await;
     stand(&store, 4, LedgerState::Deleting).await;
     assert_eq!(dead(&store, &held([1, 2, 3, 4, 5, 99])).await, [4, 5, 99]);
-    // A number that was never given is no ledger of this store: an older copy of it, perhaps.
-    assert!(dead(&store, &held([100, 7_000])).await.is_empty());
+}
+
+/// A number that was never given is no ledger of this store: an older copy of it was put back, and what else it lacks proves nothing.
+#[tokio::test]
+async fn store_that_never_gave_a_held_number_proves_nothing_of_any_ledger() {
+    let store = store(CELL).await;
+    stand(&store, 4, LedgerState::Deleting).await;
+    for newest in [100, 7_000] {
+        let error = pass(&store, &held([4, 5, newest])).await.unwrap_err();
+        let ledger = LedgerId(newest);
+        assert_eq!(error, ProofError::Older { ledger });
+    }
+    assert_eq!(dead(&store, &held([4, 5, 99])).await, [4, 5, 99]);
 }
 
 #[tokio::test]
