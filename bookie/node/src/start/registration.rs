@@ -69,12 +69,7 @@ pub async fn format(
         (Some(begun), Some((_, value))) if same_disk(&begun, value) => {
             return finish(disk, begun);
         }
-        (_, Some((_, value))) => {
-            return Err(StartError::DiskLost {
-                name: config.name.clone(),
-                incarnation: Incarnation::from_slice(&value.incarnation).unwrap_or_default(),
-            });
-        }
+        (_, Some((_, value))) => return Err(disk_lost(config, value)),
         _ => Identity {
             cell: config.cell,
             name: config.name.clone(),
@@ -86,6 +81,16 @@ pub async fn format(
     };
     identity.name = config.name.clone();
     write_identity(disk, &identity)?;
+    register(config, metadata, &identity).await?;
+    finish(disk, identity)
+}
+
+/// Takes the name in metadata for this disk, if nobody has it.
+async fn register(
+    config: &NodeConfig,
+    metadata: &dyn MetadataStore,
+    identity: &Identity,
+) -> Result<(), StartError> {
     let value = wire::Bookie {
         incarnation: identity.incarnation.to_bytes(),
         disk_uuid: identity.disk.as_bytes().to_vec().into(),
@@ -99,20 +104,24 @@ pub async fn format(
         ops: vec![Op::put(key(config), value.encode_to_vec())],
     };
     match metadata.txn(txn).await {
-        Ok(TxnOutcome::Committed { .. }) => finish(disk, identity),
+        Ok(TxnOutcome::Committed { .. }) => Ok(()),
         Ok(TxnOutcome::Conflict { .. }) | Err(MetadataError::OutcomeUnknown { .. }) => {
             match registration(config, metadata).await? {
-                Some((_, value)) if same_disk(&identity, &value) => finish(disk, identity),
-                Some((_, value)) => Err(StartError::DiskLost {
-                    name: config.name.clone(),
-                    incarnation: Incarnation::from_slice(&value.incarnation).unwrap_or_default(),
-                }),
+                Some((_, value)) if same_disk(identity, &value) => Ok(()),
+                Some((_, value)) => Err(disk_lost(config, &value)),
                 None => Err(StartError::Metadata(MetadataError::Unavailable {
                     why: "the outcome of the registration is unknown; start again".to_owned(),
                 })),
             }
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+fn disk_lost(config: &NodeConfig, value: &wire::Bookie) -> StartError {
+    StartError::DiskLost {
+        name: config.name.clone(),
+        incarnation: Incarnation::from_slice(&value.incarnation).unwrap_or_default(),
     }
 }
 
@@ -163,11 +172,7 @@ pub async fn identify(
             if !config.format_if_empty {
                 let known = registration(config, metadata).await?;
                 return Err(known.map_or(StartError::NotFormatted, |(_, value)| {
-                    StartError::DiskLost {
-                        name: config.name.clone(),
-                        incarnation: Incarnation::from_slice(&value.incarnation)
-                            .unwrap_or_default(),
-                    }
+                    disk_lost(config, &value)
                 }));
             }
             format(config, disk, metadata, rng).await?

@@ -32,6 +32,27 @@ pub(super) struct Pass<'a> {
     resync: bool,
 }
 
+/// What a place without the next group turns out to be.
+enum Hole {
+    /// The log ends there.
+    Torn,
+    /// Damage, up to the group at this offset.
+    Until(u64),
+    /// Damage, and no group of this file behind it.
+    ToTheEnd,
+}
+
+/// How far the walk came.
+#[derive(Default)]
+struct Walked {
+    /// Log files that count.
+    kept: BTreeSet<u64>,
+    /// Where each logically ends: what lies behind a lost file or a hole does not move the end of one before.
+    ends: BTreeMap<u64, u64>,
+    /// The log ends in the last of them.
+    torn: bool,
+}
+
 impl<'a> Pass<'a> {
     pub fn new(
         files: &'a BTreeMap<u64, LogFile>,
@@ -68,64 +89,60 @@ impl<'a> Pass<'a> {
     /// Walks the files below `next_file`.
     pub fn run(mut self, next_file: u64) -> Result<Recovered, LogError> {
         self.out.next_file = next_file;
-        let files = self.files;
-        let mut kept = BTreeSet::new();
-        // Where each file logically ends: what lies behind a lost file or a hole does not move the end of one before.
-        let mut ends = BTreeMap::new();
-        let mut torn = false;
+        let mut walked = Walked::default();
         for id in (0..next_file).filter(|id| self.seals.get(id) != Some(&0)) {
-            let Some(found) = files.get(&id) else {
-                self.damaged_to_end(id, 0, 0);
-                continue;
-            };
-            if !found.is_log() {
-                self.compacted(id, found)?;
-                continue;
+            match self.files.get(&id) {
+                None => self.damaged_to_end(id, 0, 0),
+                Some(found) if !found.is_log() => self.compacted(id, found)?,
+                Some(found) => self.log_file(id, found, &mut walked)?,
             }
-            kept.insert(id);
-            if let Some((footer, _)) = &found.footer {
-                self.sealed(id, found, footer);
-                ends.insert(id, footer.end);
-                continue;
-            }
-            let end = self.file(id)?;
-            ends.insert(
-                id,
-                end.or(self.seals.get(&id).copied()).unwrap_or(found.bytes),
-            );
-            if let Some(end) = end {
-                torn = true;
-                if end <= BLOCK_BYTES as u64 && !self.out.damage.iter().any(|r| r.file == id) {
-                    kept.remove(&id);
-                } else {
-                    self.out.end = LogPosition {
-                        file: id,
-                        offset: end,
-                    };
-                }
+            if walked.torn {
+                self.compacted_behind(*walked.kept.last().unwrap_or(&0))?;
                 break;
             }
         }
-        if torn {
-            self.compacted_behind(*kept.last().unwrap_or(&0))?;
-        }
-        // A torn log is sealed anew even if a file that is void now had sealed it before.
-        if let Some(last) = kept.last()
-            && files[last].footer.is_none()
-            && (torn || !self.seals.contains_key(last))
-        {
-            let offset = ends[last];
-            self.out.tail = Some(LogPosition {
-                file: *last,
-                offset,
-            });
-        }
-        let logs = files.iter().filter(|(_, file)| file.is_log());
-        let void = logs.map(|(id, _)| *id).filter(|id| !kept.contains(id));
-        self.out.void = void.collect();
-        self.leave_unsealed(&ends)?;
+        self.out.tail = self.tail(&walked);
+        let logs = self.files.iter().filter(|(_, file)| file.is_log());
+        let void = logs.map(|(id, _)| *id);
+        self.out.void = void.filter(|id| !walked.kept.contains(id)).collect();
+        self.leave_unsealed(&walked.ends)?;
         self.out.damage.sort();
         Ok(self.out)
+    }
+
+    /// Takes a log file over, as far as it goes.
+    fn log_file(&mut self, id: u64, found: &LogFile, walked: &mut Walked) -> Result<(), LogError> {
+        walked.kept.insert(id);
+        if let Some((footer, _)) = &found.footer {
+            self.sealed(id, found, footer);
+            walked.ends.insert(id, footer.end);
+            return Ok(());
+        }
+        let torn_at = self.file(id)?;
+        let end = torn_at.or(self.seals.get(&id).copied());
+        walked.ends.insert(id, end.unwrap_or(found.bytes));
+        let Some(offset) = torn_at else {
+            return Ok(());
+        };
+        walked.torn = true;
+        if offset <= BLOCK_BYTES as u64 && !self.out.damage.iter().any(|r| r.file == id) {
+            walked.kept.remove(&id);
+        } else {
+            self.out.end = LogPosition { file: id, offset };
+        }
+        Ok(())
+    }
+
+    /// The last file, if it ends before its bytes do and no later one that counts says so. A torn log is sealed anew even if a file that
+    /// is void now had sealed it before.
+    fn tail(&self, walked: &Walked) -> Option<LogPosition> {
+        let file = *walked.kept.last()?;
+        let open = self.files[&file].footer.is_none();
+        let unsealed = walked.torn || !self.seals.contains_key(&file);
+        (open && unsealed).then(|| LogPosition {
+            file,
+            offset: walked.ends[&file],
+        })
     }
 
     /// Files that were scanned and count wait for a footer.
@@ -258,7 +275,7 @@ impl<'a> Pass<'a> {
         let mut at = BLOCK_BYTES as u64;
         let limit = scan.limit();
         while at < limit {
-            let valid = match scan.group_at(at)? {
+            let later = match scan.group_at(at)? {
                 Ok((header, area)) if self.in_sequence(&header) => {
                     self.group(id, &header, area)?;
                     at += header.padded_bytes();
@@ -271,29 +288,10 @@ impl<'a> Pass<'a> {
                 Ok((header, _)) => header.sequence > self.out.next_sequence,
                 Err(_) => false,
             };
-            // A valid group of a later number: what is missing lies before it, in this file or the one before.
-            let hole = if valid {
-                self.out.end
-            } else {
-                LogPosition {
-                    file: id,
-                    offset: at,
-                }
-            };
-            let trusting = self.mutation.is(Mutant::TruncateAtFirstBadGroup);
-            if trusting || !self.proof(hole, Some((&mut *scan, at, id)))? {
-                return Ok(Some(at));
-            }
-            let from = if valid { at } else { at + BLOCK_BYTES as u64 };
-            match scan.next_group(from, self.out.next_sequence)? {
-                Some(next) => {
-                    let end = if valid { u64::MAX } else { next.offset };
-                    self.damaged(hole.file, hole.offset, end);
-                    self.out.next_sequence = next.sequence;
-                    at = next.offset;
-                    self.resync = false;
-                }
-                None => {
+            match self.hole(id, scan, at, later)? {
+                Hole::Torn => return Ok(Some(at)),
+                Hole::Until(next) => at = next,
+                Hole::ToTheEnd => {
                     self.damaged_to_end(id, at, limit);
                     return Ok(None);
                 }
@@ -306,6 +304,37 @@ impl<'a> Pass<'a> {
             self.damaged_to_end(id, limit, sealed);
         }
         Ok(None)
+    }
+
+    /// What stands at `at` is not the next group: a torn tail, or damage. `later`: it is a valid group of a later number, so what is
+    /// missing lies before it, in this file or the one before.
+    fn hole(
+        &mut self,
+        id: u64,
+        scan: &mut FileScan,
+        at: u64,
+        later: bool,
+    ) -> Result<Hole, LogError> {
+        let hole = match later {
+            true => self.out.end,
+            false => LogPosition {
+                file: id,
+                offset: at,
+            },
+        };
+        let trusting = self.mutation.is(Mutant::TruncateAtFirstBadGroup);
+        if trusting || !self.proof(hole, Some((&mut *scan, at, id)))? {
+            return Ok(Hole::Torn);
+        }
+        let from = if later { at } else { at + BLOCK_BYTES as u64 };
+        let Some(next) = scan.next_group(from, self.out.next_sequence)? else {
+            return Ok(Hole::ToTheEnd);
+        };
+        let end = if later { u64::MAX } else { next.offset };
+        self.damaged(hole.file, hole.offset, end);
+        self.out.next_sequence = next.sequence;
+        self.resync = false;
+        Ok(Hole::Until(next.offset))
     }
 
     fn in_sequence(&mut self, header: &GroupHeader) -> bool {
