@@ -71,7 +71,24 @@ pub struct BookieNode {
     status: NodeStatus,
     disk: Arc<dyn Disk>,
     kernel: String,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Arc<Mutex<NodeThreads>>,
+}
+
+/// The node's threads that were not joined yet.
+#[derive(Default)]
+struct NodeThreads {
+    running: Vec<JoinHandle<()>>,
+    panicked: bool,
+}
+
+impl NodeThreads {
+    /// Waits for all of them; blocks. True if none panicked.
+    fn join(&mut self) -> bool {
+        for thread in self.running.drain(..) {
+            self.panicked |= thread.join().is_err();
+        }
+        !self.panicked
+    }
 }
 
 impl std::fmt::Debug for BookieNode {
@@ -207,7 +224,10 @@ impl BookieNode {
             status: parts.status,
             disk: seams.disk,
             kernel,
-            threads: Mutex::new(threads),
+            threads: Arc::new(Mutex::new(NodeThreads {
+                running: threads,
+                panicked: false,
+            })),
         })
     }
 
@@ -234,20 +254,28 @@ impl BookieNode {
 
     /// Finishes what was accepted, syncs, and marks the stop as clean. Later calls are answered `Failed`.
     ///
+    /// Dropping the future stops the node all the same; the mark is then missing, as after a crash. Calling again waits for the threads
+    /// and makes up for it.
+    ///
     /// # Errors
     /// When the last sync or the mark failed; everything confirmed before is safe all the same.
     pub async fn shutdown(&self) -> Result<(), StartError> {
-        let threads = std::mem::take(&mut *self.threads.lock().expect("nothing panics under it"));
         self.shared.lock().stopping = true;
         self.shared.wake.notify_all();
         self.shared.reclaim_wake.notify_all();
         self.shared.reads.stop();
-        let joined =
-            tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(JoinHandle::join));
+        let threads = Arc::clone(&self.threads);
+        // A second caller waits for the lock, that is until the first has joined them all.
+        let joined = tokio::task::spawn_blocking(move || {
+            threads.lock().expect("joining does not panic").join()
+        });
         let joined = joined
             .await
             .map_err(|error| StartError::Interrupted(error.to_string()))?;
-        joined.map_err(|_| StartError::Interrupted("a thread panicked".to_owned()))?;
+        if !joined {
+            let why = "a thread panicked".to_owned();
+            return Err(StartError::Interrupted(why));
+        }
         if let Some(driver) = &self.shared.inline {
             driver.lock().expect("nothing panics under it").close()?;
         }
