@@ -10,7 +10,8 @@
 //! 3. [`log`] — format, groups, scan, recovery, writer; `index` — where the entries of a ledger lie in it.
 //! 4. [`disk`] — the seam and its two implementations.
 //! 5. `start` — lock, identity, registration, limbo.
-//! 6. `server` — threads and [`hulse_proto::bookie::BookieCalls`].
+//! 6. [`reclaim`] — which ledgers are gone, and how the space of dead records comes back.
+//! 7. `server` — threads and [`hulse_proto::bookie::BookieCalls`].
 //!
 //! # Three ways to run it
 //! * [`BookieNode`] with [`Threads::Dedicated`]: production.
@@ -24,7 +25,7 @@
 //! 2. A negative answer is a promise (B11): fence durable, nothing under way, no limbo.
 //! 3. After the log failed this boot confirms nothing more (B14, E1).
 //!
-//! Sizes and offsets are bytes. Not here: what a partition or topic is; the client's protocol; reclaim of dead log files.
+//! Sizes and offsets are bytes. Not here: what a partition or topic is; the client's protocol.
 
 pub mod config;
 pub mod core;
