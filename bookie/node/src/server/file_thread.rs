@@ -2,6 +2,7 @@
 //!
 //! The log's thread hands it one piece at a time and ends each itself: numbers, index and room change on that thread alone.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,6 +22,8 @@ pub(super) struct FileThread {
     shared: Arc<Shared>,
     work: Sender<FileWork>,
     done: Receiver<FileWorkDone>,
+    /// Of log files and footers the last piece was a file. On a disk too full for one, a footer may still find room.
+    made_file: Cell<bool>,
 }
 
 impl FileThread {
@@ -41,6 +44,7 @@ impl FileThread {
             shared: Arc::clone(shared),
             work: to_thread,
             done,
+            made_file: Cell::new(false),
         };
         let thread = thread.expect("the operating system gives a thread at start");
         (this, thread)
@@ -58,8 +62,14 @@ impl FileThread {
         if driver.writer.is_working() {
             return Ok(());
         }
-        let wants_spare = driver.writer.wants_spare() && (again || !driver.writer.room().full);
-        if wants_spare && let Some(work) = driver.writer.begin_spare()? {
+        let full = driver.writer.room().full;
+        let wants_spare = driver.writer.wants_spare() && (again || !full);
+        let footer_first = full && driver.writer.wants_seal(again) && self.made_file.get();
+        if wants_spare
+            && !footer_first
+            && let Some(work) = driver.writer.begin_spare()?
+        {
+            self.made_file.set(true);
             // Meanwhile the file counts on neither side.
             self.shared.lock().making = true;
             return self.begin(work);
@@ -72,6 +82,7 @@ impl FileThread {
         if driver.writer.wants_seal(again)
             && let Some(work) = driver.writer.begin_seal()?
         {
+            self.made_file.set(false);
             return self.begin(work);
         }
         Ok(())

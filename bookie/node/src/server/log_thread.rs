@@ -23,6 +23,7 @@ pub(super) fn run(shared: &Arc<Shared>, driver: LogDriver, files: FileThread, co
             files,
             config,
             begun: tokio::time::Instant::now(),
+            retried: tokio::time::Instant::now(),
         }
         .run()
     };
@@ -42,6 +43,8 @@ struct LogThread<'a> {
     files: FileThread,
     config: &'a NodeConfig,
     begun: tokio::time::Instant,
+    /// When it was last tried what the disk was too full for.
+    retried: tokio::time::Instant,
 }
 
 impl LogThread<'_> {
@@ -65,8 +68,17 @@ impl LogThread<'_> {
     /// Off the ack path: whole files, and the sync of the interval mode.
     fn after_group(&mut self) -> Result<(), LogError> {
         self.hand_over_removals()?;
-        self.files.turn(&mut self.driver, false)?;
+        self.turn_files(false)?;
         self.sync_if_due()
+    }
+
+    /// A full disk is tried again now and then, also by a log that never rests; and whenever it does.
+    fn turn_files(&mut self, rests: bool) -> Result<(), LogError> {
+        let again = rests || self.retried.elapsed() >= SPARE_RETRY;
+        if again {
+            self.retried = tokio::time::Instant::now();
+        }
+        self.files.turn(&mut self.driver, again)
     }
 
     /// Lets the reclaim thread unlink what is on record as removed: durable, whatever stored means.
@@ -136,7 +148,7 @@ impl LogThread<'_> {
         if late {
             self.sync_if_due()?;
         }
-        self.files.turn(&mut self.driver, late)?;
+        self.turn_files(late)?;
         Ok(ready || !stopping)
     }
 }

@@ -1,12 +1,18 @@
 //! Storage.md E1, E4, E5: a full disk refuses data and nothing else, heals, and does not keep the node from starting.
 
-use hulse_proto::bookie::BookieError;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hulse_proto::bookie::{Address, BookieCalls, BookieError};
 use hulse_proto::entry::EntryClass;
+use hulse_proto::id::LedgerId;
+use hulse_proto::ledger::LedgerState;
+use tokio::time::{Instant, sleep};
 
 use super::support::*;
-use crate::NodeConfig;
 use crate::disk::memory::{MemoryDisk, Survival};
 use crate::step::StepAnswer;
+use crate::{BookieNode, NodeConfig};
 
 fn small() -> NodeConfig {
     NodeConfig {
@@ -130,4 +136,55 @@ fn start_on_a_disk_without_any_room_serves_and_takes_a_fence() {
     let mut rig = rig.reopen(small(), Survival::Nothing, &[]);
     rig.check();
     assert!(matches!(rig.fence(1, 1), StepAnswer::Fence(Ok(_))));
+}
+
+/// Acks go on while records are refused: the log never rests long enough to look for room on the side.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_disk_heals_under_traffic_that_never_rests() {
+    let store = Arc::new(MapStore::default());
+    let disk = MemoryDisk::default();
+    let config = NodeConfig {
+        file_bytes: 4 << 20,
+        // Or a busy machine rests long enough all the same.
+        mark_after: Duration::from_secs(60),
+        ..config()
+    };
+    let seams = seams(Arc::new(disk.clone()), store.clone(), 1);
+    let node = BookieNode::start(config, seams).await.unwrap();
+    store.ledger(1, LedgerState::Open, node.member());
+    let to = Address {
+        cell: CELL,
+        incarnation: node.member().incarnation,
+        ledger: LedgerId(1),
+    };
+    let mut number = 0;
+    let mut next = |class, bytes| {
+        let request = add(to, entry_of(class, 1, number, bytes));
+        number += 1;
+        node.add(request)
+    };
+    next(EntryClass::Data, 10).await.unwrap();
+    // The next file is there before the disk is full.
+    while disk.used() < 8 << 20 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    disk.set_capacity(Some(disk.used()));
+    let no_room = |answer: &Result<(), BookieError>| matches!(answer, Err(BookieError::ReadOnly { why }) if why.contains("no room for another"));
+    loop {
+        let answer = next(EntryClass::Meta, 100 << 10).await;
+        assert!(!no_room(&answer), "the last file must not be full");
+        if no_room(&next(EntryClass::Data, 10).await) {
+            break;
+        }
+    }
+    disk.set_capacity(None);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(10) {
+        next(EntryClass::Meta, 10).await.unwrap();
+        if next(EntryClass::Data, 10).await.is_ok() {
+            return;
+        }
+        sleep(Duration::from_millis(15)).await;
+    }
+    panic!("no records were taken for 10 s though there is room");
 }
