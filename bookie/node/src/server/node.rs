@@ -21,7 +21,7 @@ use super::{collector, log_thread, reclaimer};
 use crate::config::{NodeConfig, Threads};
 use crate::core::Event;
 use crate::disk::{Disk, DiskLock};
-use crate::identity::{Boot, write_boot};
+use crate::identity::{Boot, Identity, write_boot};
 use crate::index::Locator;
 use crate::log::driver::LogDriver;
 use crate::log::{DamagedRange, LimboKind};
@@ -124,13 +124,7 @@ impl BookieNode {
         let begun = tokio::time::Instant::now();
         let booted = recover_log(&config, disk.as_ref(), facts)?;
         check_numbers(metadata.as_ref(), booted.newest_ledger()).await?;
-        let scope = match booted.limbo.is_empty() {
-            true => Vec::new(),
-            false => {
-                let named = limbo_scope(metadata.as_ref(), &registered.identity).await?;
-                booted.limbo_scope(&named)
-            }
-        };
+        let scope = scope(&booted, metadata.as_ref(), &registered.identity).await?;
         let status = NodeStatus {
             damage: booted.recovered().damage.clone(),
             limbo_ledgers: scope.len() as u64,
@@ -307,6 +301,19 @@ struct Parts {
     boot_uuid: Uuid,
     status: NodeStatus,
     incarnation: Incarnation,
+}
+
+/// The ledgers that go into limbo at this start; metadata are asked only if there are reasons for any.
+async fn scope(
+    booted: &Booted,
+    metadata: &dyn MetadataStore,
+    identity: &Identity,
+) -> Result<Vec<LedgerId>, StartError> {
+    if booted.limbo.is_empty() {
+        return Ok(Vec::new());
+    }
+    let named = limbo_scope(metadata, identity).await?;
+    Ok(booted.limbo_scope(&named))
 }
 
 /// Asks metadata in a task of its own and feeds the verdict back.
