@@ -103,12 +103,14 @@ pub enum Event {
         /// Words for a person.
         why: String,
     },
-    /// A stored entry's bytes are wrong (E2).
+    /// A stored entry's bytes are wrong (E2). No word on a copy elsewhere: it is ignored when another file's counts by now.
     EntryDamaged {
         /// The ledger.
         ledger: LedgerId,
         /// The entry.
         entry: EntryId,
+        /// Where it was read.
+        file: u32,
     },
     /// A file got its footer, or a compacted one its name (storage.md 4.4, G8).
     FileSealed(Box<SealedFile>),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use hulse_proto::bookie::{AddRequest, Address, BookieError, Origin};
-use hulse_proto::entry::EntryClass;
+use hulse_proto::entry::{EntryClass, EntryHeader};
 use hulse_proto::id::LedgerId;
 use hulse_proto::limits::ENTRY_BYTES_MAX;
 use hulse_proto::mutant::{Mutant, Mutation};
@@ -15,7 +15,7 @@ use super::level::{Fullness, Level, Passing};
 use super::reclaiming::Reclaiming;
 use super::state::NodeState;
 use crate::disk::Space;
-use crate::ledger::AddVerdict;
+use crate::ledger::{AddVerdict, LedgerState};
 use crate::log::DiskIdentity;
 use crate::log::record::entry_record_bytes;
 
@@ -26,6 +26,8 @@ const NO_ROOM: &str = "the disk has no room for another log file of bookie.log_f
 const KEPT_FREE: &str = "the disk's free space is below the reserve of bookie.disk_reserve";
 /// On a full disk this share of a log file is kept for fences and tombstones: without them nothing could ever be freed (D3).
 const STATE_SHARE: u64 = 16;
+/// And these last blocks for removals of files, or what is dead could not be given back: the record of one makes room for a whole file.
+const REMOVAL_BYTES: u64 = 16 << 10;
 
 /// What a record is for, as far as its admission goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(super) enum Purpose {
     Passing,
     /// Fences, tombstones, watermarks.
     State,
+    /// Removals of files: what gives space back.
+    Removal,
 }
 
 /// A request that waits for metadata's word on its ledger.
@@ -196,9 +200,13 @@ impl NodeCore {
             }
             Event::GroupStored { group, placed } => self.stored(group, &placed, effects),
             Event::LogFailed { why } => self.log_failed(why, effects),
-            Event::EntryDamaged { ledger, entry } => {
+            Event::EntryDamaged {
+                ledger,
+                entry,
+                file,
+            } => {
                 if let Some(state) = self.state.ledgers.get_mut(&ledger)
-                    && let Some(file) = state.entries.file_of(entry)
+                    && state.entries.file_of(entry) == Some(file)
                 {
                     state.damaged.insert(entry);
                     self.reclaiming.damaged(ledger, entry, file);
@@ -311,18 +319,7 @@ impl NodeCore {
     ) {
         let header = *request.entry.header();
         let (ledger, entry) = (header.ledger, header.entry);
-        let known = self.state.ledgers.get(&ledger);
-        let verdict = match known {
-            Some(state) => state.judge(&header, request.origin, self.mutation),
-            None if self.mutation.is(Mutant::ProposedMemberCounts) => AddVerdict::Append,
-            None if request.origin == Origin::Normal || ledger < self.state.dead_below => {
-                AddVerdict::Verify
-            }
-            None => {
-                crate::ledger::LedgerState::default().judge(&header, request.origin, self.mutation)
-            }
-        };
-        let waits = self.verifying.contains_key(&ledger) && request.origin == Origin::Normal;
+        let verdict = self.verdict(&header, request.origin);
         match verdict {
             AddVerdict::Conflict(held) => {
                 // A bug of a writer, or bytes that changed on their way past every checksum: somebody must look.
@@ -345,6 +342,9 @@ impl NodeCore {
                 );
             }
             AddVerdict::Append | AddVerdict::Verify => {
+                // Behind a question of the same ledger adds keep their order.
+                let asked = self.verifying.contains_key(&ledger);
+                let waits = asked && request.origin == Origin::Normal;
                 if let Err(error) = self.admit(&request, now) {
                     effects.push(self.answer_add(ticket, Err(error)));
                 } else if verdict == AddVerdict::Verify || waits {
@@ -356,6 +356,18 @@ impl NodeCore {
                     }
                 }
             }
+        }
+    }
+
+    fn verdict(&self, header: &EntryHeader, origin: Origin) -> AddVerdict {
+        let ledger = header.ledger;
+        match self.state.ledgers.get(&ledger) {
+            Some(state) => state.judge(header, origin, self.mutation),
+            None if self.mutation.is(Mutant::ProposedMemberCounts) => AddVerdict::Append,
+            None if origin == Origin::Normal || ledger < self.state.dead_below => {
+                AddVerdict::Verify
+            }
+            None => LedgerState::default().judge(header, origin, self.mutation),
         }
     }
 
@@ -410,10 +422,13 @@ impl NodeCore {
         let needed = self
             .groups
             .room_needed(bytes + self.verifying_bytes as usize);
-        let last = self.room.full && self.room.spare == 0 && purpose != Purpose::State;
-        let kept = match last {
-            true => self.limits.levels.file_bytes / STATE_SHARE,
-            false => 0,
+        let last = self.room.full && self.room.spare == 0;
+        let file_bytes = self.limits.levels.file_bytes;
+        let kept = match purpose {
+            _ if !last => 0,
+            Purpose::Data | Purpose::Passing => file_bytes / STATE_SHARE + REMOVAL_BYTES,
+            Purpose::State => REMOVAL_BYTES,
+            Purpose::Removal => 0,
         };
         if needed + kept > self.room.current.max(self.room.spare) {
             return Err(match self.room.full {

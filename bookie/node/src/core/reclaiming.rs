@@ -50,10 +50,17 @@ impl Live {
 }
 
 impl Reclaiming {
+    /// As a start finds it. A file whose entries all count elsewhere was compacted, and a crash kept its removal from the record (G9).
     pub fn of(state: &NodeState) -> Self {
+        let lives = state.ledgers.values().filter(|ledger| !ledger.deleted);
+        let count = lives.flat_map(|ledger| ledger.entries.cold());
+        let count: BTreeSet<u32> = count.map(|run| run.file).collect();
         let mut all = Self::default();
         for summary in state.files.values() {
-            all.sealed(summary, state);
+            match count.contains(&summary.file) {
+                true => all.sealed(summary, state),
+                false => drop(all.live.insert(summary.file, Default::default())),
+            }
         }
         all
     }
@@ -155,7 +162,8 @@ impl NodeCore {
         files
     }
 
-    /// The entries that can be asked for and lie in one of these sealed files, by ledger and entry.
+    /// The entries that can be asked for and lie in one of these sealed files, by ledger and entry. Not those of which a copy in a file
+    /// that is not sealed counts instead.
     pub fn live_runs(&self, files: &[u32]) -> Vec<(LedgerId, ColdRun)> {
         let summaries = files.iter().filter_map(|file| self.state.files.get(file));
         let ledgers: BTreeSet<LedgerId> = summaries
@@ -169,7 +177,8 @@ impl NodeCore {
             };
             let from = runs.len();
             let inside = files.iter().flat_map(|file| entries.cold_in(*file));
-            runs.extend(inside.map(|run| (ledger, run)));
+            let count = inside.flat_map(|run| entries.without_hot(run));
+            runs.extend(count.map(|run| (ledger, run)));
             runs[from..].sort_unstable_by_key(|(_, run)| run.first);
         }
         if self.mutation.is(Mutant::CompactionForgets) {
@@ -192,6 +201,12 @@ impl NodeCore {
     /// Numbers of the sealed files.
     pub fn sealed_files(&self) -> Vec<u32> {
         self.state.files.keys().copied().collect()
+    }
+
+    /// Those of these files that are not on record as removed.
+    pub fn which_remain(&self, mut files: Vec<u32>) -> Vec<u32> {
+        files.retain(|file| self.state.files.contains_key(file));
+        files
     }
 
     /// What the pass over metadata is about; bytes are added by [`NodeCore::add_bytes`], file by file, so that nobody waits long.
@@ -241,17 +256,19 @@ impl NodeCore {
 
     /// Puts files on record as removed; they are unlinked when the record is durable.
     pub(super) fn remove_files(&mut self, files: &[u32]) {
-        let room = self.admit_bytes(STATE_RECORD_BYTES * files.len(), Purpose::State);
+        let room = self.admit_bytes(STATE_RECORD_BYTES * files.len(), Purpose::Removal);
         if self.check_log().is_err() || room.is_err() {
             return;
         }
+        let needed = self.live_runs(files).into_iter();
+        let needed: BTreeSet<u32> = needed.map(|(_, run)| run.file).collect();
         let mut unlink = Vec::new();
         let mut last = None;
         for file in files {
             let Some(summary) = self.state.files.get(file) else {
                 continue;
             };
-            if !self.state.removable(summary) || !self.live_runs(&[*file]).is_empty() {
+            if !self.state.removable(summary) || needed.contains(file) {
                 tracing::error!(
                     file,
                     "a log file that is needed was to be removed; it is kept"

@@ -141,6 +141,22 @@ impl Entries {
         self.cold.of_file(file)
     }
 
+    /// The parts of one of these runs that count: an entry in a file that is not sealed counts before its copies in sealed ones.
+    pub fn without_hot(&self, run: ColdRun) -> Vec<ColdRun> {
+        let mut parts = Vec::with_capacity(1);
+        let mut at = run.first;
+        while at < run.end() {
+            let hot = self.hot.from(EntryId(at)).len() as u64;
+            let end = match hot {
+                0 => self.hot.next_after(EntryId(at)).map_or(u64::MAX, |e| e.0),
+                _ => at,
+            };
+            parts.extend(run.cut(&(at..end)));
+            at = end.max(at + hot);
+        }
+        parts
+    }
+
     /// Exclusive end of the highest entry; 0: none.
     pub fn end(&self) -> EntryId {
         self.hot.end().max(EntryId(self.cold.end()))
@@ -280,6 +296,25 @@ mod tests {
         assert!(entries.want(EntryId(11)).is_none());
         assert_eq!((entries.len(), entries.end()), (12, EntryId(13)));
         assert_eq!(entries.ranges(), [0..11, 12..13]);
+    }
+
+    #[test]
+    fn cold_entries_that_count_are_those_without_a_hot_copy() {
+        let mut entries = Entries::default();
+        entries.seal(1, &[run(0, 10, 1)]);
+        entries.seal(2, &[run(20, 5, 2)]);
+        for entry in [0, 4, 5, 24] {
+            entries.insert(EntryId(entry), slot(7, entry as u32));
+        }
+        let count = |run: ColdRun| -> Vec<(u64, u32, u32)> {
+            let parts = entries.without_hot(run).into_iter();
+            parts
+                .map(|part| (part.first, part.entries, part.slot))
+                .collect()
+        };
+        assert_eq!(count(run(0, 10, 1)), [(1, 3, 1), (6, 4, 6)]);
+        assert_eq!(count(run(20, 5, 2)), [(20, 4, 20)]);
+        assert_eq!(count(run(4, 2, 1)), []);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::log::BLOCK_BYTES;
 use crate::log::files::{FileTable, SlotTable};
 use crate::log::footer::{FooterSlot, PAGE_SLOTS, decode_page};
 use crate::log::recovery::slots_again;
+use crate::log::writer::is_full;
 
 /// Why a place or an entry could not be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,15 @@ pub enum ReadFault {
     Damaged,
     /// The file was removed meanwhile: the entry is to be looked up anew, once (storage.md G11).
     Gone,
+    /// Its slots are damaged, and the disk is too full to make them again from the body. Nothing is known to be lost.
+    NoRoom,
+}
+
+impl ReadFault {
+    /// True when the entry itself is at fault: it is to be marked (storage.md E2).
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Disk(_) | Self::Damaged)
+    }
 }
 
 /// Finds places. Clones share files and pages.
@@ -99,7 +109,7 @@ impl Locator {
         }
         let table = self.files.slots(file).ok_or(ReadFault::Gone)?;
         let slots = match read_page(&table, page) {
-            Err(fault) => read_page(&self.mend(file).ok_or(fault)?, page)?,
+            Err(fault) => read_page(&self.mend(file)?.ok_or(fault)?, page)?,
             Ok(slots) => slots,
         };
         let slots = Arc::new(slots);
@@ -107,19 +117,36 @@ impl Locator {
         Ok(slots)
     }
 
-    /// Makes the slots of a file again from its body; who comes meanwhile waits. `None`: it cannot be done.
-    fn mend(&self, file: u32) -> Option<SlotTable> {
+    /// Makes the slots of a file again from its body; who comes meanwhile waits. `None`: it cannot be done. A full disk is tried again
+    /// with the next read.
+    fn mend(&self, file: u32) -> Result<Option<SlotTable>, ReadFault> {
         let mut mended = self.mended.lock().expect("nothing panics under this lock");
-        if mended.insert(file) {
-            tracing::warn!(
-                file,
-                "slots of a log file are damaged; they are made again from its body"
-            );
-            let open = self.files.get(file)?;
-            let slots = slots_again(self.disk.as_ref(), file, &open)?;
-            self.files.insert_sealed(file, open, slots);
+        if !mended.contains(&file) {
+            let open = self.files.get(file).ok_or(ReadFault::Gone)?;
+            match slots_again(self.disk.as_ref(), file, &open) {
+                Err(error) if is_full(&error) => {
+                    tracing::warn!(file, %error, "slots of a log file are damaged, and the disk is too full to make them again");
+                    return Err(ReadFault::NoRoom);
+                }
+                Ok(Some(slots)) => {
+                    tracing::warn!(
+                        file,
+                        "slots of a log file were damaged; they are made again from its body"
+                    );
+                    self.files.insert_sealed(file, open, slots);
+                }
+                other => {
+                    let error = other.err();
+                    tracing::error!(
+                        file,
+                        ?error,
+                        "slots of a log file are damaged, and cannot be made again from its body"
+                    );
+                }
+            }
+            mended.insert(file);
         }
-        self.files.slots(file)
+        Ok(self.files.slots(file))
     }
 }
 

@@ -27,6 +27,28 @@ pub struct Wanted {
     pub head_bytes: Option<u32>,
 }
 
+impl Wanted {
+    /// The file in which this entry is looked for, if it is among them.
+    pub fn file_of(&self, entry: EntryId) -> Option<u32> {
+        let mut at = self.first.0;
+        for part in &self.parts {
+            let entries = match part {
+                Part::Hot(slots) => slots.len() as u64,
+                Part::Cold(run) => u64::from(run.entries),
+            };
+            let inside = entry.0.checked_sub(at)?;
+            if inside < entries {
+                return Some(match part {
+                    Part::Hot(slots) => slots[inside as usize].location.file,
+                    Part::Cold(run) => run.file,
+                });
+            }
+            at += entries;
+        }
+        None
+    }
+}
+
 /// An entry of a ledger and where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Located {

@@ -348,7 +348,7 @@ impl LogWriter {
 }
 
 /// Nothing is wrong with the medium.
-pub(super) fn is_full(error: &DiskError) -> bool {
+pub fn is_full(error: &DiskError) -> bool {
     matches!(error.kind, DiskErrorKind::Full | DiskErrorKind::NoFile)
 }
 

@@ -47,6 +47,8 @@ pub enum CopyFault {
         ledger: LedgerId,
         /// Its number.
         entry: EntryId,
+        /// Its file.
+        file: u32,
         /// What is wrong with it.
         fault: ReadFault,
     },
@@ -117,6 +119,7 @@ impl Compaction {
             return Err(CopyFault::Entry {
                 ledger,
                 entry,
+                file: run.file,
                 fault,
             });
         }

@@ -87,7 +87,10 @@ impl Worker {
         let stock = ground.look(NodeCore::stock);
         match self.planner.next(&stock, now) {
             Some(Request::Unlink(files)) => {
-                ground.feed(Event::RemoveFiles(files));
+                ground.feed(Event::RemoveFiles(files.clone()));
+                // Refused: the log has no room for it now, or one of them is needed.
+                let left = ground.look(|core| core.which_remain(files));
+                self.planner.failed(&Request::Unlink(left), now);
                 Ok(DID)
             }
             Some(Request::Compact(mut files)) => {
@@ -172,9 +175,10 @@ impl Worker {
             Err(CopyFault::Entry {
                 ledger,
                 entry,
+                file,
                 fault,
             }) => {
-                report(ground, ledger, entry, &fault);
+                report(ground, (ledger, entry, file), &fault);
                 let files = compaction.discard();
                 // The file with the damage is left out from now on, and the others are planned anew at once.
                 if !ground.look(|core| core.is_damaged(ledger, entry)) {
@@ -216,11 +220,11 @@ impl Worker {
         let (records, fault) = read_records(&ground.locator(), &wanted);
         let mut done = records.len() as u32;
         if let Some((entry, fault)) = &fault {
-            report(ground, ledger, *entry, fault);
+            report(ground, (ledger, *entry, run.file), fault);
             done += 1;
         }
         if let Some(rest) = behind(&run, done)
-            && !matches!(fault, Some((_, ReadFault::Gone)))
+            && fault.is_none_or(|(_, fault)| fault.is_damage())
         {
             self.checking.push_front((ledger, rest));
         }
@@ -241,11 +245,19 @@ const DID: Work = Work::Did {
     written: 0,
 };
 
-/// Registers damage (storage.md E2). A file that is gone was removed since, and is none.
-fn report(ground: &mut impl Ground, ledger: LedgerId, entry: EntryId, fault: &ReadFault) {
-    if *fault == ReadFault::Gone || ground.look(|core| core.is_damaged(ledger, entry)) {
+/// Registers damage (storage.md E2). A file that is gone was removed since, and one whose slots wait for room is not known to lack any.
+fn report(
+    ground: &mut impl Ground,
+    (ledger, entry, file): (LedgerId, EntryId, u32),
+    fault: &ReadFault,
+) {
+    if !fault.is_damage() || ground.look(|core| core.is_damaged(ledger, entry)) {
         return;
     }
-    tracing::warn!(%ledger, %entry, ?fault, "stored entry is damaged");
-    ground.feed(Event::EntryDamaged { ledger, entry });
+    tracing::warn!(%ledger, %entry, file, ?fault, "stored entry is damaged");
+    ground.feed(Event::EntryDamaged {
+        ledger,
+        entry,
+        file,
+    });
 }

@@ -191,12 +191,12 @@ impl ReadJob {
                 request,
                 wanted,
             } => {
-                let (found, fault) = on_run(shared, &request, None, wanted, |wanted| {
+                let (found, unread) = on_run(shared, &request, None, wanted, |wanted| {
                     read_run(locator, wanted)
                 });
                 let bytes = found.iter().map(|e| e.entry.header().entry_len() as u64);
                 shared.metrics.read_bytes.inc_by(bytes.sum());
-                let _ = reply.send(finish(shared, request.to.ledger, found, fault));
+                let _ = reply.send(finish(shared, found, unread));
             }
             Self::Heads {
                 reply,
@@ -204,12 +204,48 @@ impl ReadJob {
                 wanted,
             } => {
                 let head = Some(head_bytes());
-                let (found, fault) = on_run(shared, &request, head, wanted, |wanted| {
+                let (found, unread) = on_run(shared, &request, head, wanted, |wanted| {
                     read_heads(locator, wanted)
                 });
-                let _ = reply.send(finish(shared, request.to.ledger, found, fault));
+                let _ = reply.send(finish(shared, found, unread));
             }
         }
+    }
+}
+
+/// An entry that could not be had.
+struct Unread {
+    ledger: LedgerId,
+    entry: EntryId,
+    /// Where it was looked for.
+    file: Option<u32>,
+    fault: ReadFault,
+}
+
+impl Unread {
+    fn of(ledger: LedgerId, wanted: &Wanted, (entry, fault): (EntryId, ReadFault)) -> Self {
+        Self {
+            ledger,
+            entry,
+            file: wanted.file_of(entry),
+            fault,
+        }
+    }
+
+    /// Reports damage; the error to answer.
+    fn report(self, shared: &Arc<Shared>) -> BookieError {
+        let (ledger, entry, fault) = (self.ledger, self.entry, self.fault);
+        let Some(file) = self.file.filter(|_| fault.is_damage()) else {
+            return BookieError::Busy { queued_bytes: 0 };
+        };
+        tracing::warn!(%ledger, %entry, file, ?fault, "stored entry is damaged");
+        shared.metrics.damage.inc();
+        shared.feed(Event::EntryDamaged {
+            ledger,
+            entry,
+            file,
+        });
+        BookieError::Damaged { ledger, entry }
     }
 }
 
@@ -218,68 +254,56 @@ impl ReadJob {
 fn on_one<T>(
     shared: &Arc<Shared>,
     ledger: LedgerId,
-    wanted: Wanted,
+    mut wanted: Wanted,
     read: impl Fn(&Wanted) -> Result<T, ReadFault>,
 ) -> Result<T, BookieError> {
     let entry = wanted.first;
-    let read = match read(&wanted) {
-        Err(ReadFault::Gone) => {
-            let again = shared.lock().core.want_again(ledger, entry);
-            again.map_or(Err(ReadFault::Gone), |wanted| read(&wanted))
+    let mut result = read(&wanted);
+    if let Err(ReadFault::Gone) = result {
+        let again = shared.lock().core.want_again(ledger, entry);
+        if let Some(again) = again {
+            result = read(&again);
+            wanted = again;
         }
-        other => other,
-    };
-    read.map_err(|fault| unread(shared, ledger, entry, &fault))
+    }
+    result.map_err(|fault| Unread::of(ledger, &wanted, (entry, fault)).report(shared))
 }
 
 fn on_run<T>(
     shared: &Arc<Shared>,
     request: &ReadRequest,
     head_bytes: Option<u32>,
-    wanted: Wanted,
+    mut wanted: Wanted,
     read: impl Fn(&Wanted) -> Found<T>,
-) -> Found<T> {
-    match read(&wanted) {
-        (found, Some((first, ReadFault::Gone))) if found.is_empty() => {
-            let again = shared.lock().core.want(request, head_bytes);
-            let gone = Some((first, ReadFault::Gone));
-            again.map_or((Vec::new(), gone), |wanted| read(&wanted))
+) -> (Vec<T>, Option<Unread>) {
+    let (mut found, mut fault) = read(&wanted);
+    if let Some((_, ReadFault::Gone)) = fault
+        && found.is_empty()
+    {
+        let again = shared.lock().core.want(request, head_bytes);
+        if let Ok(again) = again {
+            (found, fault) = read(&again);
+            wanted = again;
         }
-        other => other,
     }
+    let ledger = request.to.ledger;
+    (found, fault.map(|fault| Unread::of(ledger, &wanted, fault)))
 }
 
 /// A fault of the first entry is the answer; a later one just ends the run.
 fn finish<T>(
     shared: &Arc<Shared>,
-    ledger: LedgerId,
     found: Vec<T>,
-    fault: Option<(EntryId, ReadFault)>,
+    unread: Option<Unread>,
 ) -> Result<Vec<T>, BookieError> {
-    if let Some((entry, fault)) = fault {
-        let error = unread(shared, ledger, entry, &fault);
+    if let Some(unread) = unread {
+        let error = unread.report(shared);
         if found.is_empty() {
             return Err(error);
         }
     }
     shared.metrics.read_entries.inc_by(found.len() as u64);
     Ok(found)
-}
-
-/// Reports damage; the error to answer.
-fn unread(
-    shared: &Arc<Shared>,
-    ledger: LedgerId,
-    entry: EntryId,
-    fault: &ReadFault,
-) -> BookieError {
-    if *fault == ReadFault::Gone {
-        return BookieError::Busy { queued_bytes: 0 };
-    }
-    tracing::warn!(%ledger, %entry, ?fault, "stored entry is damaged");
-    shared.metrics.damage.inc();
-    shared.feed(Event::EntryDamaged { ledger, entry });
-    BookieError::Damaged { ledger, entry }
 }
 
 /// A duplicate: the same bytes are stored; others are a bug of a writer, or changed on their way past every checksum, and somebody

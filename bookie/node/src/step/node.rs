@@ -235,9 +235,9 @@ impl StepNode {
                 ReadFault::Gone,
                 "nothing goes on between look-up and read"
             );
-            self.damaged(ledger, entry);
+            let error = self.unread(ledger, &wanted, (entry, fault));
             if found.is_empty() {
-                return Err(BookieError::Damaged { ledger, entry });
+                return Err(error);
             }
         }
         Ok(found)
@@ -256,17 +256,25 @@ impl StepNode {
         wanted: &Wanted,
         read: Result<T, ReadFault>,
     ) -> Result<T, BookieError> {
-        let entry = wanted.first;
-        read.map_err(|_| {
-            self.damaged(ledger, entry);
-            BookieError::Damaged { ledger, entry }
-        })
+        read.map_err(|fault| self.unread(ledger, wanted, (wanted.first, fault)))
     }
 
-    fn damaged(&mut self, ledger: LedgerId, entry: EntryId) {
-        let mut none = Vec::new();
-        self.core
-            .on_event(Event::EntryDamaged { ledger, entry }, &mut none);
+    fn unread(
+        &mut self,
+        ledger: LedgerId,
+        wanted: &Wanted,
+        (entry, fault): (EntryId, ReadFault),
+    ) -> BookieError {
+        let Some(file) = wanted.file_of(entry).filter(|_| fault.is_damage()) else {
+            return BookieError::Busy { queued_bytes: 0 };
+        };
+        let event = Event::EntryDamaged {
+            ledger,
+            entry,
+            file,
+        };
+        self.core.on_event(event, &mut Vec::new());
+        BookieError::Damaged { ledger, entry }
     }
 
     /// True when a group waits to be taken, written or synced.

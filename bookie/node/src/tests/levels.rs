@@ -138,7 +138,14 @@ fn limbo_ends_for_a_closed_ledger_of_which_nothing_is_missing_and_leaves_a_fence
     settle(&mut rig, &[(0, 5)]);
     assert!(limbo(&mut rig), "entry 4 is missing");
     let (ledger, entry) = (LedgerId(1), EntryId(2));
-    rig.node.event(Event::EntryDamaged { ledger, entry });
+    let file = rig.node.core().state().ledgers[&ledger]
+        .entries
+        .file_of(entry);
+    rig.node.event(Event::EntryDamaged {
+        ledger,
+        entry,
+        file: file.unwrap(),
+    });
     settle(&mut rig, &[(0, 4)]);
     assert!(limbo(&mut rig), "entry 2 is damaged");
     settle(&mut rig, &[(0, 2), (3, 4)]);

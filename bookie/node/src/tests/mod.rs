@@ -19,6 +19,7 @@ mod node;
 mod power_loss;
 mod proof;
 mod reclaim;
+mod reclaim_corners;
 mod replay;
 mod sealed;
 mod support;

@@ -269,6 +269,33 @@ fn damaged_page_is_made_again_from_the_body_and_stays_so() {
     assert!(rig.node.damage().is_empty());
 }
 
+/// The page is not lost: it waits for room, and nothing is called damaged.
+#[test]
+fn damaged_page_on_a_full_disk_is_busy_until_there_is_room() {
+    let mut rig = sealed(60);
+    let end = rig.node.core().state().files[&1].end;
+    let name = log_files(&rig.disk)[1].clone();
+    rig.disk.flip(&name, end + 33, 1);
+    rig.disk.set_capacity(Some(rig.disk.used()));
+    let ask = |rig: &mut Rig, number| {
+        let request = read(rig.to(1), number, number + 1);
+        rig.node.read(&request).map(drop)
+    };
+    for _ in 0..2 {
+        let answers: Vec<_> = (0..60).map(|number| ask(&mut rig, number)).collect();
+        let busy =
+            |answer: &&Result<(), BookieError>| matches!(answer, Err(BookieError::Busy { .. }));
+        let busy = answers.iter().filter(busy).count();
+        assert!(busy > 0, "{answers:?}");
+        assert_eq!(
+            answers.iter().filter(|answer| answer.is_ok()).count(),
+            60 - busy
+        );
+    }
+    rig.disk.set_capacity(None);
+    holds_all(&mut rig, 60);
+}
+
 #[test]
 fn damaged_page_over_a_damaged_body_is_unknown_and_nothing_else_is_lost() {
     let mut rig = sealed(60);

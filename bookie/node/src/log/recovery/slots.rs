@@ -2,16 +2,35 @@
 
 use std::sync::Arc;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskError, DiskFile};
 use crate::log::files::SlotTable;
+use crate::log::footer::{Footer, FooterSlot};
 use crate::log::footer_builder::FooterBuilder;
 use crate::log::footer_file::{read_footer, write_side};
 use crate::log::format::BLOCK_BYTES;
 use crate::log::scan::FileScan;
 
 /// Reads the body and writes a footer of its own for it; durable on return. `None` when the body is damaged, too, or the disk does
-/// not do it: the slots would not be those that the index points to.
-pub fn slots_again(disk: &dyn Disk, number: u32, file: &Arc<dyn DiskFile>) -> Option<SlotTable> {
+/// not read it: the slots would not be those that the index points to.
+///
+/// # Errors
+/// The footer cannot be written. With a full disk it is worth another try.
+pub fn slots_again(
+    disk: &dyn Disk,
+    number: u32,
+    file: &Arc<dyn DiskFile>,
+) -> Result<Option<SlotTable>, DiskError> {
+    let Some((footer, slots)) = slots_of_body(disk, number, file) else {
+        return Ok(None);
+    };
+    write_side(disk, &footer, &slots).map(Some)
+}
+
+fn slots_of_body(
+    disk: &dyn Disk,
+    number: u32,
+    file: &Arc<dyn DiskFile>,
+) -> Option<(Footer, Vec<FooterSlot>)> {
     let (footer, _) = read_footer(disk, u64::from(number), file)?;
     let mut scan = FileScan::new(Arc::clone(file), footer.header.salt, footer.end);
     let mut builder = FooterBuilder::default();
@@ -23,8 +42,5 @@ pub fn slots_again(disk: &dyn Disk, number: u32, file: &Arc<dyn DiskFile>) -> Op
         at = header.offset + header.padded_bytes();
     }
     let (made, slots) = builder.finish(footer.header.clone());
-    if made.ledgers != footer.ledgers {
-        return None;
-    }
-    write_side(disk, &footer, &slots).ok()
+    (made.ledgers == footer.ledgers).then_some((footer, slots))
 }
