@@ -9,19 +9,28 @@
 )]
 
 mod cli;
+mod cursors;
 mod delivery;
 mod delivery_modes;
 mod endurance;
 mod flights;
+mod flips;
+mod full_disk;
 mod journeys;
 mod kafka;
+mod kafka_producers;
 mod losing_nothing;
+mod misuse;
 mod numbers;
+mod old_disks;
 mod proxy;
+mod recreation;
 mod refusals;
 mod report;
+mod retention;
 mod server;
 mod space;
 mod subscription_commands;
 mod subscriptions;
 mod torn;
+mod volume;

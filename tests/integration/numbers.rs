@@ -23,6 +23,63 @@ pub(crate) async fn send(
     producer.send(record).await
 }
 
+/// A producer of numbers, and what is known of them.
+pub(crate) struct Counting {
+    pub(crate) producer: Producer,
+    /// The number that comes next.
+    pub(crate) next: u64,
+    tickets: Vec<(u64, Ticket)>,
+}
+
+impl Counting {
+    /// Into a topic of one partition, which is made.
+    pub(crate) async fn begin(client: &Client, topic: &str) -> Self {
+        client.admin().create_topic(topic, 1).await.unwrap();
+        Self::into_existing(client, topic).await
+    }
+
+    /// Into a topic that is there.
+    pub(crate) async fn into_existing(client: &Client, topic: &str) -> Self {
+        Self {
+            producer: client.producer(topic).build().await.unwrap(),
+            next: 0,
+            tickets: Vec::new(),
+        }
+    }
+
+    /// Sends the next number, padded.
+    pub(crate) async fn send(&mut self, bytes: usize) {
+        let ticket = send(&self.producer, self.next, bytes, None).await;
+        self.tickets.push((self.next, ticket.unwrap()));
+        self.next += 1;
+    }
+
+    /// Sends so many.
+    pub(crate) async fn send_many(&mut self, records: u64, bytes: usize) {
+        for _ in 0..records {
+            self.send(bytes).await;
+        }
+    }
+
+    /// What became of all of them; each must be acknowledged.
+    pub(crate) async fn finish(self) -> BTreeMap<u64, Place> {
+        let (acknowledged, failed) = settle(self.tickets).await;
+        assert!(failed.is_empty(), "{:?}", failed.first_key_value());
+        self.producer.close().await.unwrap();
+        acknowledged
+    }
+}
+
+/// Everything that was acknowledged is there, once, in its place and in order, and nothing else.
+pub(crate) async fn all_there(client: &Client, topic: &str, acknowledged: &BTreeMap<u64, Place>) {
+    check(
+        acknowledged,
+        &BTreeMap::new(),
+        &read_all(client, topic).await,
+        true,
+    );
+}
+
 /// Waits for all tickets. Acknowledged numbers and their places; the others with their errors.
 pub(crate) async fn settle(
     tickets: Vec<(u64, Ticket)>,

@@ -17,6 +17,8 @@ pub(crate) const HULSE: &str = env!("CARGO_BIN_EXE_hulse");
 /// A server that is started, killed and started again on one directory.
 pub(crate) struct Server {
     folder: TempDir,
+    /// Where its data are; `None`: in the folder.
+    volume: Option<PathBuf>,
     port: u16,
     child: Option<Child>,
     settings: Vec<(String, String)>,
@@ -30,19 +32,35 @@ impl Server {
 
     /// As [`Server::start`] with settings as the environment gives them, e.g. `("HULSE_BOOKIE__SYNC", "off")`.
     pub(crate) fn start_with(port: u16, settings: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary directory can be made");
-        let settings = settings
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect();
-        let mut server = Self {
-            folder,
-            port,
-            child: None,
-            settings,
-        };
+        Self::start_on(None, port, settings)
+    }
+
+    /// As [`Server::start_with`], its data on a volume of their own.
+    pub(crate) fn start_on(volume: Option<&Path>, port: u16, settings: &[(&str, &str)]) -> Self {
+        let mut server = Self::stopped(port, settings);
+        server.volume = volume.map(Path::to_owned);
         server.restart();
         server
+    }
+
+    /// One that is not started yet, on a directory that is there.
+    pub(crate) fn stopped_on(data: &Path, port: u16, settings: &[(&str, &str)]) -> Self {
+        let mut server = Self::stopped(port, settings);
+        server.volume = Some(data.to_owned());
+        server
+    }
+
+    fn stopped(port: u16, settings: &[(&str, &str)]) -> Self {
+        let settings = settings.iter();
+        Self {
+            folder: tempfile::tempdir().expect("a temporary directory can be made"),
+            volume: None,
+            port,
+            child: None,
+            settings: settings
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect(),
+        }
     }
 
     /// Starts the process again on the same directory and waits until it is ready.
@@ -106,21 +124,43 @@ impl Server {
         self.settings.push((name.to_owned(), value.to_owned()));
     }
 
-    /// A stopped server on a copy of this stopped one's directory.
+    /// A stopped server on a copy of this one's directory.
     pub(crate) fn copied(&self, port: u16) -> Self {
         let copied = Self {
             folder: tempfile::tempdir().expect("a temporary directory can be made"),
+            volume: None,
             port,
             child: None,
             settings: self.settings.clone(),
         };
-        let status = Command::new("cp")
-            .args(["-r", "--sparse=always"])
-            .args([self.data(), copied.data()])
-            .status()
-            .expect("cp can be run");
-        assert!(status.success());
+        copy(&self.data(), &copied.data());
         copied
+    }
+
+    /// A gauge or counter.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let page = http_get(&self.http(), "/metrics").expect("a running server tells metrics");
+        let value = page.lines().find_map(|line| {
+            let rest = line.strip_prefix(name)?.strip_prefix(' ')?;
+            rest.trim().parse::<f64>().ok()
+        });
+        value.unwrap_or_else(|| panic!("no metric {name}")) as u64
+    }
+
+    /// What `hulse doctor` says, as one text.
+    pub(crate) fn doctor(&self) -> String {
+        let output = run(
+            &[
+                "doctor",
+                "--server",
+                &self.address(),
+                "--http",
+                &self.http(),
+            ],
+            "",
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr)
     }
 
     /// Waits for `/readyz` (true) or the end of the process.
@@ -137,6 +177,13 @@ impl Server {
             assert!(began.elapsed() < READY_WITHIN, "neither:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// It has ended by itself; what it said goes.
+    pub(crate) fn forget(&mut self) {
+        self.child = None;
+        // The next start writes it anew.
+        let _ = std::fs::remove_file(self.folder.path().join("log"));
     }
 
     /// Memory that the process holds, bytes.
@@ -183,7 +230,8 @@ impl Server {
 
     /// Its data directory.
     pub(crate) fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        let own = || self.folder.path().join("data");
+        self.volume.clone().unwrap_or_else(own)
     }
 
     /// What it has said.
@@ -260,6 +308,34 @@ pub(crate) fn http_get(address: &str, path: &str) -> Option<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     Some(answer)
+}
+
+/// Copies a folder, whose files may grow or go meanwhile.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    let output = Command::new("cp")
+        .args(["-r", "--sparse=always"])
+        .args([from, to])
+        .output()
+        .expect("cp can be run");
+    let words = String::from_utf8_lossy(&output.stderr);
+    let gone = words.lines().all(|line| line.contains("No such file"));
+    assert!(output.status.success() || gone, "{words}");
+}
+
+/// Puts a copy in the place of a folder.
+pub(crate) fn replace(folder: &Path, by: &Path) {
+    std::fs::remove_dir_all(folder).expect("a stopped server's folder can be removed");
+    copy(by, folder);
+}
+
+/// Restarts without blocking the runtime.
+pub(crate) async fn restarted(mut server: Server) -> Server {
+    let restarted = tokio::task::spawn_blocking(move || {
+        server.kill();
+        server.restart();
+        server
+    });
+    restarted.await.expect("the server starts again")
 }
 
 /// The log files of the bookie, oldest first.

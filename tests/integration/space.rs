@@ -1,20 +1,18 @@
 //! Cases ST-05 and ST-07 on one node: the space of deleted topics comes back while others are read and written, also when the server
 //! is killed in the middle of it.
 
-use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hulse_sdk::{Client, Error, Producer, Record, Ticket};
+use hulse_sdk::{Client, Record};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use super::numbers::{Place, check, read_all, send, settle};
+use super::numbers::{Counting, all_there};
 use super::report::{report, rounds};
-use super::server::{Server, http_get};
+use super::server::{Server, restarted};
+use super::volume::taken;
 
 const PORT: u16 = 17_660;
 /// Length of a log file.
@@ -41,50 +39,12 @@ fn client(server: &Server) -> Client {
     Client::builder(server.address()).build().unwrap()
 }
 
-/// Bytes that the folder's files take on the disk.
-fn used(folder: &Path) -> u64 {
-    let items = std::fs::read_dir(folder).unwrap();
-    items
-        // A file may go while the folder is read.
-        .filter_map(|item| item.unwrap().metadata().ok())
-        .map(|metadata| metadata.blocks() * 512)
-        .sum()
-}
-
 fn bookie(server: &Server) -> std::path::PathBuf {
     server.data().join("bookie")
 }
 
-/// A counter or gauge of the server.
-fn metric(server: &Server, name: &str) -> u64 {
-    let page = http_get(&server.http(), "/metrics").unwrap();
-    let line = page.lines().find(|line| {
-        line.strip_prefix(name)
-            .is_some_and(|rest| rest.starts_with(' '))
-    });
-    let value = line.and_then(|line| line.rsplit(' ').next());
-    value
-        .and_then(|value| value.parse::<f64>().ok())
-        .unwrap_or_else(|| panic!("no metric {name}")) as u64
-}
-
-/// What is sent to the topic that stays.
-struct Kept {
-    producer: Producer,
-    next: u64,
-    tickets: Vec<(u64, Ticket)>,
-}
-
-impl Kept {
-    async fn send(&mut self) {
-        let ticket = send(&self.producer, self.next, KEPT_BYTES, None).await;
-        self.tickets.push((self.next, ticket.unwrap()));
-        self.next += 1;
-    }
-}
-
 /// Fills both topics, their records side by side in every log file.
-async fn fill(client: &Client, kept: &mut Kept, random: &mut ChaCha8Rng) {
+async fn fill(client: &Client, kept: &mut Counting, random: &mut ChaCha8Rng) {
     client.admin().create_topic("gone", 2).await.unwrap();
     let producer = client.producer("gone").build().await.unwrap();
     for _ in 0..GONE_RECORDS {
@@ -92,38 +52,29 @@ async fn fill(client: &Client, kept: &mut Kept, random: &mut ChaCha8Rng) {
         random.fill(&mut body[..]);
         let _is_acknowledged_at_close =
             producer.send(Record::new(Bytes::from(body))).await.unwrap();
-        kept.send().await;
+        kept.send(KEPT_BYTES).await;
     }
     producer.close().await.unwrap();
     kept.producer.flush().await.unwrap();
 }
 
-async fn restart(mut server: Server) -> Server {
-    let restarted = tokio::task::spawn_blocking(move || {
-        server.kill();
-        server.restart();
-        server
-    });
-    restarted.await.unwrap()
-}
-
 /// Writes and reads what stays until the folder takes no more than `floor`.
-async fn until_freed(server: &Server, kept: &mut Kept, floor: u64) -> Duration {
+async fn until_freed(server: &Server, kept: &mut Counting, floor: u64) -> Duration {
     let begun = Instant::now();
-    while used(&bookie(server)) > floor {
+    while taken(&bookie(server)) > floor {
         assert!(
             begun.elapsed() < FREED_WITHIN,
             "{} bytes are still taken, {floor} expected",
-            used(&bookie(server))
+            taken(&bookie(server))
         );
-        kept.send().await;
+        kept.send(KEPT_BYTES).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     begun.elapsed()
 }
 
 /// What stays, two files that are written, two that are not compacted, and one that a compaction writes.
-fn floor(kept: &Kept) -> u64 {
+fn floor(kept: &Counting) -> u64 {
     kept.next * (KEPT_BYTES as u64 + 400) + 6 * FILE
 }
 
@@ -132,17 +83,12 @@ async fn space_of_deleted_topics_comes_back_also_through_kills() {
     let mut server = Server::start_with(PORT, &SETTINGS);
     let mut random = ChaCha8Rng::seed_from_u64(5);
     let first = client(&server);
-    first.admin().create_topic("kept", 1).await.unwrap();
-    let mut kept = Kept {
-        producer: first.producer("kept").build().await.unwrap(),
-        next: 0,
-        tickets: Vec::new(),
-    };
+    let mut kept = Counting::begin(&first, "kept").await;
     let mut freed = 0;
     let cycles = rounds(2, 16);
     for cycle in 0..cycles {
         fill(&first, &mut kept, &mut random).await;
-        let full = used(&bookie(&server));
+        let full = taken(&bookie(&server));
         assert!(full > GONE_RECORDS * GONE_BYTES as u64, "{full}");
         // A kill in the middle of the deletion leaves it to be resumed.
         let _may_be_cut_off = tokio::time::timeout(
@@ -151,8 +97,8 @@ async fn space_of_deleted_topics_comes_back_also_through_kills() {
         )
         .await;
         for _ in 0..3 {
-            freed += metric(&server, FREED);
-            server = restart(server).await;
+            freed += server.metric(FREED);
+            server = restarted(server).await;
             tokio::time::sleep(Duration::from_millis(random.random_range(50..2_500))).await;
         }
         delete(&first, "gone").await;
@@ -161,32 +107,22 @@ async fn space_of_deleted_topics_comes_back_also_through_kills() {
         report(&format!(
             "space: cycle {cycle}, {} MiB fall to {} MiB in {took:?} after the last kill",
             full >> 20,
-            used(&bookie(&server)) >> 20
+            taken(&bookie(&server)) >> 20
         ));
     }
-    assert_eq!(metric(&server, "hulse_bookie_level"), 0);
+    assert_eq!(server.metric("hulse_bookie_level"), 0);
     assert!(
-        freed + metric(&server, FREED) > 0,
+        freed + server.metric(FREED) > 0,
         "a killed server counts anew"
     );
-    kept.producer.close().await.unwrap();
-    let (acknowledged, failed) = settle(std::mem::take(&mut kept.tickets)).await;
-    everything_is_there(&first, &acknowledged, &failed).await;
-    server = restart(server).await;
-    everything_is_there(&client(&server), &acknowledged, &failed).await;
-    let amplification = metric(&server, "hulse_bookie_compaction_written_bytes_total");
+    let acknowledged = kept.finish().await;
+    all_there(&first, "kept", &acknowledged).await;
+    server = restarted(server).await;
+    all_there(&client(&server), "kept", &acknowledged).await;
+    let amplification = server.metric("hulse_bookie_compaction_written_bytes_total");
     report(&format!(
         "space: the last boot's compaction wrote {amplification} bytes"
     ));
-}
-
-async fn everything_is_there(
-    client: &Client,
-    acknowledged: &BTreeMap<u64, Place>,
-    failed: &BTreeMap<u64, Error>,
-) {
-    assert!(failed.is_empty(), "{:?}", failed.first_key_value());
-    check(acknowledged, failed, &read_all(client, "kept").await, true);
 }
 
 /// Deletes until it is gone: a deletion that a kill cut off goes on by itself, and is no longer there to be asked for.

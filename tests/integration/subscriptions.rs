@@ -1,12 +1,12 @@
-//! Cases LD-01 and SU-07, take-overs, and subscriptions under kills, against the real server.
+//! Take-overs, and subscriptions under kills, against the real server.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hulse_sdk::numbers::{NumberChecker, NumberStamper};
 use hulse_sdk::{
-    Admin, Client, CursorSelection, NewSubscription, Offset, Producer, Reason, ReceivedRecord,
-    Record, Start, SubscriptionConsumer, SubscriptionType,
+    Admin, Client, Producer, Reason, ReceivedRecord, Record, Start, SubscriptionConsumer,
+    SubscriptionType,
 };
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -14,29 +14,29 @@ use rand_chacha::rand_core::SeedableRng;
 use tokio::time::timeout;
 
 use super::proxy::Proxy;
-use super::report::{report, rounds};
-use super::server::Server;
+use super::report::report;
+use super::server::{Server, restarted};
 
 const PORT: u16 = 17_520;
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-fn client(address: &str) -> Client {
+pub(super) fn client(address: &str) -> Client {
     Client::builder(address).build().unwrap()
 }
 
-async fn attach(client: &Client, topic: &str) -> SubscriptionConsumer {
+pub(super) async fn attach(client: &Client, topic: &str) -> SubscriptionConsumer {
     let builder = client.consumer(topic).subscription("s");
     let builder = builder.start(Start::Earliest);
     timeout(PATIENCE, builder.build()).await.unwrap().unwrap()
 }
 
-async fn receive(consumer: &SubscriptionConsumer) -> ReceivedRecord {
+pub(super) async fn receive(consumer: &SubscriptionConsumer) -> ReceivedRecord {
     let received = timeout(PATIENCE, consumer.receive()).await;
     received.unwrap().unwrap().unwrap()
 }
 
 /// Sends records in one batch.
-async fn send_batch(client: &Client, topic: &str, records: u64) {
+pub(super) async fn send_batch(client: &Client, topic: &str, records: u64) {
     let linger = Duration::from_millis(50);
     let producer = client.producer(topic).linger(linger).build().await.unwrap();
     let mut tickets = Vec::new();
@@ -70,7 +70,7 @@ async fn send_slowly(producer: Producer, records: u64) {
     producer.close().await.unwrap();
 }
 
-async fn backlog(admin: &Admin, topic: &str, name: &str) -> u64 {
+pub(super) async fn backlog(admin: &Admin, topic: &str, name: &str) -> u64 {
     let (_, cursors) = admin
         .describe_subscription(name, topic, false)
         .await
@@ -79,156 +79,6 @@ async fn backlog(admin: &Admin, topic: &str, name: &str) -> u64 {
         .iter()
         .map(|cursor| cursor.state.as_ref().unwrap().backlog_records)
         .sum()
-}
-
-async fn restarted(mut server: Server, hard: bool) -> Server {
-    let restarted = tokio::task::spawn_blocking(move || {
-        match hard {
-            true => server.kill(),
-            false => assert!(server.stop().success()),
-        }
-        server.restart();
-        server
-    });
-    restarted.await.unwrap()
-}
-
-/// Nothing more comes for a while.
-async fn assert_silent(consumer: &SubscriptionConsumer) {
-    let more = timeout(Duration::from_millis(300), consumer.receive()).await;
-    assert!(more.is_err(), "{more:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn first_record_behind_a_new_subscription_is_delivered_after_a_hard_death() {
-    let mut server = Server::start(PORT);
-    let client = client(&server.address());
-    let admin = client.admin();
-    for round in 0..rounds(4, 20) {
-        let topic = format!("first-{round}");
-        admin.create_topic(&topic, 1).await.unwrap();
-        send_batch(&client, &topic, 3).await;
-        let names = ["latest", "by-offset", "by-seek"];
-        for name in names {
-            let mut new = NewSubscription::new(name, &topic);
-            if name == "by-offset" {
-                new.start = Start::Offset(Offset(3));
-            }
-            assert!(admin.create_subscription(new).await.unwrap().1);
-        }
-        let which = CursorSelection::new("by-seek").topic(&topic);
-        admin
-            .seek_subscription(&which, Start::Earliest, false)
-            .await
-            .unwrap();
-        admin
-            .seek_subscription(&which, Start::Latest, false)
-            .await
-            .unwrap();
-        send_batch(&client, &topic, 1).await;
-        for name in names {
-            assert_eq!(backlog(&admin, &topic, name).await, 1, "{name} before");
-        }
-        server = restarted(server, round % 2 == 0).await;
-        for name in names {
-            assert_eq!(backlog(&admin, &topic, name).await, 1, "{name} after");
-            let consumer = client
-                .consumer(&topic)
-                .subscription(name)
-                .build()
-                .await
-                .unwrap();
-            let record = receive(&consumer).await;
-            assert_eq!(record.offset, Offset(3), "{name}, round {round}");
-            consumer.ack(&record).await.unwrap();
-            assert_silent(&consumer).await;
-            assert!(consumer.close().await.unwrap().is_empty());
-            assert_eq!(backlog(&admin, &topic, name).await, 0);
-        }
-        admin.delete_topic(&topic).await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cumulative_ack_inside_a_batch_goes_on_at_the_next_record() {
-    let server = Server::start(PORT + 2);
-    let client = client(&server.address());
-    for acked in [1, 4, 10] {
-        let topic = format!("inside-{acked}");
-        client.admin().create_topic(&topic, 1).await.unwrap();
-        send_batch(&client, &topic, 10).await;
-        send_batch(&client, &topic, 2).await;
-        let consumer = attach(&client, &topic).await;
-        for offset in 0..10 {
-            let record = receive(&consumer).await;
-            assert_eq!(record.offset, Offset(offset));
-            if offset + 1 == acked {
-                consumer.ack_cumulative(&record).await.unwrap();
-            }
-        }
-        let open = consumer.close().await.unwrap();
-        assert_eq!(open.len(), 10 - acked, "{open}");
-        let again = attach(&client, &topic).await;
-        assert_eq!(receive(&again).await.offset, Offset(acked));
-        let _ = again.close().await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn individual_acks_inside_a_batch_survive_the_death_of_the_owner() {
-    let server = Server::start(PORT + 4);
-    let client = client(&server.address());
-    client.admin().create_topic("single", 1).await.unwrap();
-    send_batch(&client, "single", 10).await;
-    let consumer = attach(&client, "single").await;
-    for offset in 0..10 {
-        let record = receive(&consumer).await;
-        if [2, 4, 6].contains(&offset) {
-            consumer.ack(&record).await.unwrap();
-        }
-    }
-    let server = restarted(server, true).await;
-    // The same consumer goes on by itself.
-    let expected = [0, 1, 3, 5, 7, 8, 9];
-    for offset in expected {
-        let record = receive(&consumer).await;
-        assert_eq!((record.offset, record.redelivery), (Offset(offset), true));
-        drop(consumer.ack(&record));
-    }
-    assert_silent(&consumer).await;
-    assert!(consumer.close().await.unwrap().is_empty());
-    assert_eq!(backlog(&client.admin(), "single", "s").await, 0);
-    drop(server);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ack_that_was_handed_over_right_before_a_cut_is_neither_lost_nor_believed() {
-    let proxied = format!("127.0.0.1:{}", PORT + 8);
-    let server = Server::start_with(PORT + 6, &[("HULSE_LISTEN__ADVERTISE", &proxied)]);
-    let proxy = Proxy::start(&proxied, server.address()).await;
-    let client = client(&proxy.address);
-    client.admin().create_topic("cut", 1).await.unwrap();
-    send_batch(&client, "cut", 20).await;
-    let consumer = attach(&client, "cut").await;
-    let mut last = receive(&consumer).await;
-    for _ in 0..9 {
-        last = receive(&consumer).await;
-    }
-    proxy.stall(true);
-    let acknowledgement = consumer.ack_cumulative(&last);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    proxy.cut(true);
-    proxy.stall(false);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    proxy.cut(false);
-    timeout(PATIENCE, acknowledgement).await.unwrap().unwrap();
-    for offset in 10..20 {
-        let record = receive(&consumer).await;
-        assert_eq!((record.offset, record.redelivery), (Offset(offset), false));
-        consumer.ack(&record).await.unwrap();
-    }
-    assert!(consumer.close().await.unwrap().is_empty());
-    assert_eq!(backlog(&client.admin(), "cut", "s").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -371,7 +221,7 @@ async fn kills_and_cuts_neither_lose_a_record_nor_repeat_an_acknowledged_one() {
         match random.random_range(0..12) {
             0 if kills < 5 => {
                 kills += 1;
-                server = restarted(server, true).await;
+                server = restarted(server).await;
             }
             1 => proxy.cut(false),
             2 => {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hulse_sdk::{Client, Error};
@@ -11,7 +11,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use super::numbers::{Place, check, read_all, send, settle};
+use super::numbers::{Counting, Place, all_there, check, read_all, send, settle};
 use super::report::{report, rounds};
 use super::server::{Server, log_files};
 
@@ -201,6 +201,69 @@ async fn damage_in_the_middle_is_reported_and_never_passed_over() {
         );
     }
     assert!(server.log().contains("damage"), "{}", server.log());
+}
+
+/// Footers are hints: cut off, empty, damaged or gone, their file is read instead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sealed_files_without_their_footers_serve_all_the_same() {
+    let settings = [
+        ("HULSE_BOOKIE__LOG_FILE_SIZE", "16MiB"),
+        ("HULSE_BOOKIE__DISK_RESERVE", "1MiB"),
+    ];
+    let mut server = Server::start_with(PORT + 8, &settings);
+    let client = client(&server);
+    let mut sent = Counting::begin(&client, "sealed").await;
+    sent.send_many(700, 64_000).await;
+    let acknowledged = sent.finish().await;
+    assert!(server.stop().success());
+    let saved = tempfile::tempdir().unwrap();
+    copy(&server.data(), saved.path());
+    let sealed: Vec<PathBuf> = log_files(&server.data())
+        .into_iter()
+        .filter(|path| written_end(path) > 12 << 20)
+        .collect();
+    assert!(sealed.len() >= 2, "{sealed:?}");
+    for kind in [
+        "trailer flipped",
+        "footer of zeros",
+        "made again, then empty",
+        "made again, then gone",
+    ] {
+        std::fs::remove_dir_all(server.data()).unwrap();
+        copy(saved.path(), &server.data());
+        for path in &sealed {
+            let end = path.metadata().unwrap().len();
+            match kind {
+                "footer of zeros" => overwrite(path, end - 4096, &[0; 4096]),
+                _ => flip(path, written_end(path) - 8),
+            }
+        }
+        server.restart();
+        all_there(&client, "sealed", &acknowledged).await;
+        if kind.starts_with("made again") {
+            // The newest file of an index.
+            let aside = sealed.iter().map(|path| path.with_extension("idx"));
+            let aside: Vec<PathBuf> = aside.collect();
+            let begun = std::time::Instant::now();
+            while !aside.iter().all(|path| path.exists()) {
+                let waited = begun.elapsed();
+                assert!(waited < Duration::from_secs(10), "no footer is made again");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            assert!(server.stop().success());
+            for path in aside {
+                match kind.ends_with("empty") {
+                    true => std::fs::write(path, "").unwrap(),
+                    false => std::fs::remove_file(path).unwrap(),
+                }
+            }
+            server.restart();
+            all_there(&client, "sealed", &acknowledged).await;
+        }
+        server.kill();
+        assert!(!server.log().contains("damage"), "{}", server.log());
+    }
+    report("cases of lost footers: 4");
 }
 
 async fn read_until_error(client: &Client) -> (Vec<(Place, u64)>, Option<Error>) {

@@ -105,7 +105,8 @@ fn consumer_that_acknowledges_after_its_work_repeats_nothing_that_has_a_receipt(
     let work = |server: &Server, count: usize| {
         let mut seen = Vec::new();
         let take = |record: &hulse_sdk::ReceivedRecord| seen.push(record.offset.0);
-        let consumed = consume::consume(&client(server), take, count);
+        let client = client(server);
+        let consumed = consume::consume(&client, take, count);
         runtime().block_on(consumed).unwrap();
         seen
     };
