@@ -16,6 +16,8 @@ pub(super) struct Goal {
     pub(super) starts: Vec<u64>,
     /// Of the source, by partition: what comes later is for the next run.
     pub(super) ends: Vec<u64>,
+    /// Partition by partition; else by key. Decided when the copy begins, since the source may grow.
+    pub(super) alike: bool,
 }
 
 impl Goal {
@@ -74,20 +76,23 @@ impl Goal {
             .object(&target.name)
             .next("leave --partitions out, or name another target"));
         }
+        let alike = source.partitions == target.partitions;
         let (starts, ends) = bounds(admin, &source).await?.into_iter().unzip();
         Ok(Self {
             source,
             target,
             starts,
             ends,
+            alike,
         })
     }
 
-    /// Where a record goes: decided by the record alone, so that every run decides alike.
+    /// Where a record goes: decided by the record and by what was so when the copy began, so that every run decides alike.
     pub(super) fn partition_of(&self, record: &ReadRecord) -> u32 {
         let targets = self.target.partitions;
         match &record.key {
-            _ if targets == self.source.partitions => record.partition,
+            // A partition that the source got later has none of its own.
+            _ if self.alike && record.partition < targets => record.partition,
             Some(key) => partition_of_key(key, targets),
             None => {
                 let turn = record.offset.0 / STICKY_OFFSETS + u64::from(record.partition);

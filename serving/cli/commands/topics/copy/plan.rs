@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub(super) next: Vec<u64>,
     /// By partition of the target: where it ended before the step.
     pub(super) target_ends: Vec<u64>,
+    /// Partition by partition, since both topics had as many when the copy began; else by key.
+    pub(super) alike: bool,
 }
 
 /// The topic that plans are kept in.
@@ -139,6 +141,7 @@ mod tests {
             end: 90,
             next: vec![100, 40],
             target_ends: vec![140],
+            alike: false,
         };
         let text = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
