@@ -30,6 +30,9 @@ pub struct SimBroker {
     pub partitions: Partitions,
 }
 
+/// By boot of a broker: how many entries a take-over may have to replay before the owner takes a snapshot.
+const SNAPSHOT_ENTRIES_MIN: [u64; 4] = [0, 0, 3, 256];
+
 /// Sizes that a run draws.
 #[derive(Debug, Clone, Copy)]
 pub struct BrokerSizes {
@@ -50,8 +53,8 @@ impl SimBroker {
         config.ledger_roll_bytes = sizes.roll_bytes;
         config.ledger_roll_age = sizes.roll_age;
         config.tail_cache_bytes = sizes.tail_bytes;
-        // At once, so that short runs have snapshots enough.
-        config.snapshot_entries_min = 0;
+        // Mostly at once, so that short runs have snapshots enough; some boots as late as a real one, or nearly so.
+        config.snapshot_entries_min = SNAPSHOT_ENTRIES_MIN[boot as usize % 4];
         config.mutation = world.mutation();
         let parts = PartitionsConfig {
             metadata: world.metadata(&process),
