@@ -58,6 +58,8 @@ pub enum Mutant {
     StateLedgerUnlinkedEarly,
     /// A log ledger is unlinked although no confirmed snapshot covers it.
     LogTrimmedPastSnapshot,
+    /// The log goes on where storage says that it ends, also below its start.
+    EndBelowStart,
     // The cursors of a partition.
     /// B2: an ack has its receipt before its delta is confirmed.
     ReceiptBeforeDelta,
@@ -65,6 +67,8 @@ pub enum Mutant {
     CursorAtSent,
     /// B2: a delta that failed is dropped, and those who wait for it hear that it is durable.
     FailedDeltaForgotten,
+    /// A cursor that is made removes every other one of its name, newer ones too.
+    NamesakeDropped,
     /// B2: whoever takes a partition over knows the bases, and not what is acked above them.
     RangesForgotten,
     /// B2: a cumulative ack takes one record more.

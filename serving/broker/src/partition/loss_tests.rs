@@ -10,14 +10,14 @@ use bytes::Bytes;
 use hulse_proto::batch::{BatchBuilder, Compression, RecordRef};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{
-    CellId, EntryId, Incarnation, LedgerId, NodeName, Offset, PartitionId, TopicId,
+    CellId, EntryId, Incarnation, LedgerId, NodeName, Offset, PartitionId, SubscriptionId, TopicId,
 };
 use hulse_proto::ledger::{LedgerKind, LedgerState, LossKind, Quorums};
 use uuid::Uuid;
 
 use super::tests::batch;
 use crate::log::SkipReason;
-use crate::{BrokerConfig, PartitionHandle, Partitions, PartitionsConfig};
+use crate::{BrokerConfig, CursorMove, CursorStart, PartitionHandle, Partitions, PartitionsConfig};
 
 struct Cell {
     bookie: Arc<MemoryBookie>,
@@ -245,4 +245,53 @@ async fn accepted_loss_shows_in_a_partition_that_was_open() {
     let (bases, gaps) = shown(&handle).await;
     assert_eq!(bases, [0, 1, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(gaps, [(2, 3)]);
+}
+
+/// The state chain with cursors: what the lost entries said of them is not known any more, what comes after holds.
+#[tokio::test(start_paused = true)]
+async fn lost_deltas_are_passed_over_once_an_operator_accepts_it() {
+    let id = SubscriptionId(Uuid::from_u128(8));
+    // The snapshot after the first entry, the making of the cursor, the acks, the snapshot at the end.
+    for lost in [&[2][..], &[0], &[0, 1], &[2, 3], &[5]] {
+        let cell = Cell::new();
+        let partitions = cell.broker(1);
+        let handle = partitions.open(cell.partition).await.unwrap();
+        for sequence in 0..10 {
+            handle.produce(batch(7, 0, sequence, 1)).await.unwrap();
+        }
+        let start = CursorStart {
+            subscription: id,
+            name: "public/default/s".into(),
+            hold: true,
+            base: Offset(0),
+        };
+        handle.make_cursor(start.clone()).await.unwrap();
+        for to in 2..6 {
+            let goal = CursorMove {
+                to: Offset(to),
+                keep_acked: true,
+            };
+            handle.move_cursor(id, goal).await.unwrap();
+        }
+        let ledgers = partitions.ledgers(cell.partition).await.unwrap();
+        let state = ledgers.iter().find(|view| view.kind == LedgerKind::State);
+        let state = state.unwrap().ledger;
+        partitions.close_all().await;
+        cell.rot(state, lost);
+        let partitions = cell.broker(2);
+        let refused = partitions.open(cell.partition).await;
+        assert_eq!(reason(refused), Some(Reason::DataDamaged), "{lost:?}");
+        partitions.accept_loss(state, None).await.unwrap();
+        let handle = partitions.open(cell.partition).await.unwrap();
+        handle.make_cursor(start).await.unwrap();
+        let goal = CursorMove {
+            to: Offset(7),
+            keep_acked: true,
+        };
+        handle.move_cursor(id, goal).await.unwrap();
+        partitions.close_all().await;
+        let handle = cell.broker(3).open(cell.partition).await.unwrap();
+        let cursors = handle.cursors(Some(id), 0).await.unwrap();
+        assert_eq!(cursors[0].base, Offset(7), "{lost:?}");
+    }
 }

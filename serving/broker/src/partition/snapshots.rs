@@ -22,7 +22,7 @@ use hulse_proto::wire::metadata::ChainLink;
 use super::ownership;
 use super::takeover::Collaborators;
 use crate::log::Chain;
-use crate::state::MetaRecord;
+use crate::state::{CHUNKS_MAX, MetaRecord};
 use crate::storage_fault;
 
 /// A state ledger rolls at this size, or at four times its snapshot.
@@ -48,6 +48,17 @@ pub(crate) enum SnapshotError {
     Lost(Fault),
 }
 
+/// One that no take-over would read is not written: the one before it stays, and the deltas behind that.
+fn check_size(records: &[MetaRecord]) -> Result<(), SnapshotError> {
+    if records.len() <= CHUNKS_MAX as usize {
+        return Ok(());
+    }
+    let why = format!(
+        "the partition remembers more than {CHUNKS_MAX} MiB of producers and acked ranges; let subscriptions ack what lies between, or delete some"
+    );
+    Err(SnapshotError::Later(Fault::new(Reason::Overloaded, why)))
+}
+
 impl StateWriter {
     /// Whether a ledger must be made, which begins with a snapshot, before so many bytes can be appended.
     pub(crate) fn is_due(&self, bytes: usize) -> bool {
@@ -67,6 +78,7 @@ impl StateWriter {
         now: TimestampMs,
     ) -> Result<(), SnapshotError> {
         if let Some(records) = snapshot {
+            check_size(&records)?;
             self.next_ledger(with).await?;
             match self.write(with, records, now).await {
                 // What it makes superfluous may stay for now.
@@ -108,6 +120,7 @@ impl StateWriter {
         records: Vec<MetaRecord>,
         now: TimestampMs,
     ) -> Result<(), SnapshotError> {
+        check_size(&records)?;
         let bodies: Vec<_> = records.iter().map(MetaRecord::encode).collect();
         let size: u64 = bodies.iter().map(|body| body.len() as u64).sum();
         if self

@@ -12,7 +12,7 @@ use hulse_proto::bookie::ReadClass;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{EntryId, LedgerId, NodeName, Offset, OwnerEpoch, PartitionId, TopicName};
 use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata, LedgerState};
-use hulse_proto::mutant::Mutation;
+use hulse_proto::mutant::{Mutant, Mutation};
 use hulse_proto::time::WallClock;
 use hulse_proto::wire::metadata::{ChainLink, Partition};
 use prost::Message;
@@ -134,17 +134,9 @@ async fn load(
         .any(|(_, metadata)| metadata.loss.is_some());
     let log_start = log_chain.log_start();
     let spans = spans(with, &log_chain, log_ledgers)?;
-    let log_end = spans.last().map_or(log_start, |span| span.end);
-    let next_offset = log_end.max(state.log.end);
-    if next_offset > log_end && !lossy {
-        let why = format!(
-            "the state names offset {}, the log ends at {log_end}",
-            state.log.end
-        );
-        let last = spans.last().map_or(LedgerId(0), |span| span.ledger);
-        return Err(storage_fault::damaged(last, &why));
-    }
-    state.log.drop_from(log_end);
+    let (log_end, next_offset) = ends(with, (log_start, &spans[..]), lossy, &state)?;
+    // Producers of what was trimmed stay known, whatever storage has lost of it.
+    state.log.drop_from(log_end.max(log_start));
     let covered = state.log.end;
     let view = LogView::new(spans, log_start, next_offset, with.tail.clone());
     let log = LogReader::new(view);
@@ -193,6 +185,37 @@ async fn load(
         gap_start: (next_offset > log_end).then_some(log_end),
         replayed,
     })
+}
+
+/// Where the log ends, and where it goes on: there, or where offsets were in use that storage does not have any more, as the state
+/// names them, or they were trimmed, or acknowledged. A record that was given one of those again would never be delivered.
+fn ends(
+    with: &Collaborators,
+    (log_start, spans): (Offset, &[LedgerSpan]),
+    lossy: bool,
+    state: &PartitionState<Cursors>,
+) -> Result<(Offset, Offset), Fault> {
+    let log_end = spans.last().map_or(log_start, |span| span.end);
+    if state.log.end > log_end.max(log_start) && !lossy {
+        let why = format!(
+            "the state names offset {}, the log ends at {log_end}",
+            state.log.end
+        );
+        let last = spans.last().map_or(LedgerId(0), |span| span.ledger);
+        return Err(storage_fault::damaged(last, &why));
+    }
+    let kept = log_end.max(state.log.end);
+    if with.mutation.is(Mutant::EndBelowStart) {
+        return Ok((log_end, kept));
+    }
+    let next_offset = kept.max(log_start).max(state.meta.end());
+    if next_offset > log_end && !lossy {
+        tracing::warn!(
+            ledgers = spans.len(), %log_end, %next_offset,
+            "storage has lost the end of a log, of which nothing was left to deliver; the log goes on behind it"
+        );
+    }
+    Ok((log_end, next_offset))
 }
 
 /// P1: the owner's key with an epoch one higher and this broker's boot in it, and its version.
@@ -323,8 +346,8 @@ async fn fold_state(
                 .read(next, end, STATE_READ_BYTES, ReadClass::Recovery)
                 .await;
             let entries = match read {
-                // Recorded as lost (storage.md R14): the snapshot that it was part of is incomplete, and void.
                 Err(ReadError::Damaged { .. }) if reader.may_lack(next) => {
+                    fold.lost();
                     next = next.next();
                     continue;
                 }
@@ -342,6 +365,10 @@ async fn fold_state(
                 ));
             }
         }
+    }
+    let lost = fold.deltas_lost();
+    if lost > 0 {
+        tracing::warn!(%partition, deltas = lost, "what subscriptions acknowledged is lost in part, as an operator accepted; those records come again");
     }
     Ok(fold.finish())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bookie_metadata::list_all;
 use bookie_metadata::testing::{Fate, Late};
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{Offset, PartitionId, ProducerId, SubscriptionId, TopicId};
+use hulse_proto::id::{EntryId, Offset, PartitionId, ProducerId, SubscriptionId, TopicId};
 use hulse_proto::ledger::LedgerKind;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -337,4 +337,36 @@ async fn look_up_by_time_passes_over_what_was_trimmed() {
     assert_eq!(handle.offset_of_max_time().await, Ok(Some((Offset(8), 2))));
     handle.trim(None).await.unwrap();
     assert_eq!(handle.offset_at_time(0).await, Ok(None));
+}
+
+/// The log start is in metadata, which are synced; the log's end may not have been.
+#[tokio::test(start_paused = true)]
+async fn log_whose_end_was_lost_below_its_start_goes_on_where_it_starts() {
+    for state_lost in [false, true] {
+        let memory = MemoryBroker::default();
+        let front = life(&memory, 1 << 30);
+        let handle = open(&front).await;
+        fill(&handle, 0..10).await;
+        assert_eq!(handle.trim(None).await, Ok(Offset(10)));
+        sleep(Duration::from_secs(10)).await;
+        for view in front.partitions.ledgers(partition()).await.unwrap() {
+            match view.kind {
+                LedgerKind::Log => memory.bookie.lose_tail(view.ledger, EntryId(5)),
+                _ if state_lost => memory.bookie.lose_tail(view.ledger, EntryId(0)),
+                _ => {}
+            }
+        }
+        let next = life(&memory, 1 << 30);
+        let handle = open(&next).await;
+        assert_eq!(handle.offsets().log_start, Offset(10));
+        assert_eq!(handle.offsets().high_watermark, Offset(10));
+        let stored = handle.produce(batch(8, 0, 0, 3)).await.unwrap();
+        assert_eq!(stored.base_offset, Offset(10));
+        let read = handle.read(Offset(10), 1 << 20).await.unwrap();
+        assert_eq!((read.batches.len(), read.end), (1, Offset(13)));
+        next.partitions.close_all().await;
+        let handle = open(&life(&memory, 1 << 30)).await;
+        let read = handle.read(Offset(10), 1 << 20).await.unwrap();
+        assert_eq!((read.batches.len(), read.end), (1, Offset(13)));
+    }
 }

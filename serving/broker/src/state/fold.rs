@@ -131,6 +131,9 @@ pub struct StateFold<M> {
     state: PartitionState<M>,
     snapshots: u64,
     collecting: Option<Collecting>,
+    /// An entry is recorded as lost: deltas may be missing before the next one.
+    after_loss: bool,
+    deltas_lost: u64,
     mutation: Mutation,
 }
 
@@ -153,6 +156,8 @@ impl<M: MetaState> StateFold<M> {
             state: PartitionState::default(),
             snapshots: 0,
             collecting: None,
+            after_loss: false,
+            deltas_lost: 0,
             mutation: Mutation::default(),
         }
     }
@@ -197,17 +202,32 @@ impl<M: MetaState> StateFold<M> {
         }
     }
 
+    /// An entry is missing here, which an operator has given up (storage.md R14): a snapshot that it was part of is void, and what
+    /// deltas it had is not known. The next delta or snapshot goes on.
+    pub fn lost(&mut self) {
+        self.collecting = None;
+        self.after_loss = true;
+    }
+
+    /// How many deltas were missing after lost entries and are in no later snapshot.
+    pub fn deltas_lost(&self) -> u64 {
+        self.deltas_lost
+    }
+
     fn fold_delta(&mut self, number: u64, bytes: &[u8]) -> Result<(), StateError> {
         self.collecting = None; // A delta behind an incomplete snapshot: its writer died; the snapshot is void.
         if number <= self.state.state_applied {
             return Ok(());
         }
-        if number != self.state.state_applied + 1 {
+        let missing = number - self.state.state_applied - 1;
+        if missing > 0 && !self.after_loss {
             return Err(StateError::Gap {
                 applied: self.state.state_applied,
                 found: number,
             });
         }
+        self.after_loss = false;
+        self.deltas_lost += missing;
         self.state.apply_meta(number, &M::decode_delta(bytes)?);
         Ok(())
     }
@@ -256,6 +276,8 @@ impl<M: MetaState> StateFold<M> {
             }
             self.snapshots += 1;
             self.collecting = None;
+            self.after_loss = false;
+            self.deltas_lost = 0;
         }
         Ok(())
     }

@@ -26,4 +26,5 @@ pub use log_state::LogState;
 pub use meta::MetaState;
 pub use producers::{Known, Producers, Stored, Verdict};
 pub(crate) use producers::{distance, missing_before};
+pub(crate) use record::CHUNKS_MAX;
 pub use record::{MetaRecord, MetaRecordKind, RecordError};

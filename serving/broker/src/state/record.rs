@@ -23,7 +23,7 @@ const FORMAT_VERSION: u8 = 1;
 const DELTA_HEADER_BYTES: usize = 34;
 const CHUNK_HEADER_BYTES: usize = 50;
 /// Most chunks of one snapshot (1 GiB).
-const CHUNKS_MAX: u32 = 1024;
+pub(crate) const CHUNKS_MAX: u32 = 1024;
 
 /// A META entry's body, decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -55,6 +55,14 @@ impl MemoryBookie {
         self.held.send_replace(hold);
     }
 
+    /// Loses the end of a ledger, as a disk does that was not synced before the power went.
+    pub fn lose_tail(&self, ledger: LedgerId, from: EntryId) {
+        if let Some(stored) = self.lock().get_mut(&ledger) {
+            drop(stored.entries.split_off(&from));
+            stored.confirmed_end = stored.confirmed_end.min(from);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<LedgerId, Stored>> {
         self.ledgers
             .lock()

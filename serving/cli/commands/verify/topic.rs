@@ -77,7 +77,7 @@ async fn prepare(client: &Client, topic: &str, check: &mut NumberCheck) -> Resul
             .offsets(topic, partition, None)
             .await
             .map_err(failed)?;
-        total += bounds.end.0 - bounds.start.0;
+        total += bounds.end.0.saturating_sub(bounds.start.0);
         if bounds.start.0 > 0 {
             check.trimmed(partition);
         }

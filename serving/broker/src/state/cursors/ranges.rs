@@ -133,6 +133,11 @@ impl OffsetRanges {
         missing
     }
 
+    /// Nothing at or above it is in the set; `None`: nothing is.
+    pub fn last_end(&self) -> Option<Offset> {
+        self.ranges.last_key_value().map(|(_, end)| Offset(*end))
+    }
+
     /// How many ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()

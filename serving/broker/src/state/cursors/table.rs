@@ -49,6 +49,15 @@ impl Cursors {
         holding.map(|cursor| cursor.base).min()
     }
 
+    /// Nothing at or above it is processed.
+    pub fn end(&self) -> Offset {
+        let ends = self.0.values().map(|cursor| {
+            let above = cursor.acked.last_end();
+            above.map_or(cursor.base, |end| end.max(cursor.base))
+        });
+        ends.max().unwrap_or(Offset(0))
+    }
+
     /// Folds one change in. A change of a cursor that does not exist changes nothing.
     pub(crate) fn apply_change(&mut self, id: SubscriptionId, change: &Change) {
         if let Change::Made(new) = change {
