@@ -222,7 +222,13 @@ impl Tie {
     /// Records up to `to` are about to be sent, in the turn that the view named. To be said before they are: acks of what was not
     /// said to be sent are refused.
     pub fn sent(&self, turn: u64, to: Offset) {
-        self.sent.set(turn, to);
+        self.sent_records(turn, to, 0);
+    }
+
+    /// As [`Tie::sent`], with the records that were sent in this turn, these included: those that need no ack any more are told in
+    /// [`LaneView::passed`].
+    pub fn sent_records(&self, turn: u64, to: Offset, records: u64) {
+        self.sent.set(turn, to, records);
     }
 
     /// Offsets that hold no record to deliver; the cursor passes over them.

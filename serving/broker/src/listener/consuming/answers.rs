@@ -23,6 +23,8 @@ pub(super) struct Done {
     /// Which opening of this lane number.
     pub(super) opening: u64,
     pub(super) what: What,
+    /// [`weight`] of the ack.
+    pub(super) weight: usize,
     pub(super) item: Option<consume_down::Item>,
 }
 
@@ -31,6 +33,19 @@ pub(super) struct Done {
 pub(super) enum What {
     Ack,
     Seek,
+}
+
+/// What is kept of an ack until its receipt, in ranges: a byte for each, and the rest.
+pub(super) fn weight(request: &v1::AckRecords) -> usize {
+    request.ranges.len() + 256
+}
+
+/// What a receipt needs of its ack; the ranges are the owner's.
+struct Awaited {
+    ack_id: u64,
+    lane: u32,
+    ranges: usize,
+    want_receipt: bool,
 }
 
 /// An ack on its way.
@@ -56,19 +71,28 @@ pub(super) fn ack(
         end: Offset(range.end),
     });
     let acking = tie.ack(request.state_epoch, kind, ranges.collect());
+    let weight = weight(&request);
+    let awaited = Awaited {
+        ack_id: request.ack_id,
+        lane: request.lane,
+        ranges: request.ranges.len(),
+        want_receipt: request.want_receipt,
+    };
+    drop(request);
     let done = async move {
-        let item = receipt(&request, acking.await);
+        let item = receipt(&awaited, acking.await);
         Done {
-            lane: request.lane,
+            lane: awaited.lane,
             opening,
             what: What::Ack,
+            weight,
             item,
         }
     };
     Ok(done.boxed())
 }
 
-fn receipt(request: &v1::AckRecords, result: Result<Acked, Fault>) -> Option<consume_down::Item> {
+fn receipt(awaited: &Awaited, result: Result<Acked, Fault>) -> Option<consume_down::Item> {
     let acked = match result {
         Ok(acked) => acked,
         Err(fault) => {
@@ -76,11 +100,11 @@ fn receipt(request: &v1::AckRecords, result: Result<Acked, Fault>) -> Option<con
                 Fate::NotApplied => v1::AckStatus::Retry,
                 Fate::Unknown => v1::AckStatus::Unknown,
             };
-            return Some(refused(request, status, &fault));
+            return Some(nothing_taken(awaited, status, &fault));
         }
     };
     let all_ok = acked.statuses.iter().all(|status| *status == AckStatus::Ok);
-    if all_ok && !request.want_receipt {
+    if all_ok && !awaited.want_receipt {
         return None;
     }
     let crowded = acked.statuses.contains(&AckStatus::Retry);
@@ -99,8 +123,8 @@ fn receipt(request: &v1::AckRecords, result: Result<Acked, Fault>) -> Option<con
         status as i32
     });
     Some(consume_down::Item::Receipt(v1::AckReceipt {
-        ack_id: request.ack_id,
-        lane: request.lane,
+        ack_id: awaited.ack_id,
+        lane: awaited.lane,
         statuses: statuses.collect(),
         fault,
     }))
@@ -112,10 +136,20 @@ pub(super) fn refused(
     status: v1::AckStatus,
     fault: &Fault,
 ) -> consume_down::Item {
-    consume_down::Item::Receipt(v1::AckReceipt {
+    let awaited = Awaited {
         ack_id: request.ack_id,
         lane: request.lane,
-        statuses: vec![status as i32; request.ranges.len()],
+        ranges: request.ranges.len(),
+        want_receipt: true,
+    };
+    nothing_taken(&awaited, status, fault)
+}
+
+fn nothing_taken(awaited: &Awaited, status: v1::AckStatus, fault: &Fault) -> consume_down::Item {
+    consume_down::Item::Receipt(v1::AckReceipt {
+        ack_id: awaited.ack_id,
+        lane: awaited.lane,
+        statuses: vec![status as i32; awaited.ranges],
         fault: Some(fault.to_wire()),
     })
 }
@@ -142,6 +176,7 @@ pub(super) fn seek(
             lane,
             opening,
             what: What::Seek,
+            weight: 0,
             item: refused.map(|fault| seek_refused(lane, seek_id, &fault)),
         }
     }

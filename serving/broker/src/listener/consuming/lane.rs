@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::wire::v1::{self, consume_down};
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -19,6 +20,9 @@ use crate::listener::reading::Room;
 use crate::partition::Tie;
 use crate::subscription_metrics::ConsumeCounts;
 use crate::{Begin, LaneView, LogOffsets, Stand};
+
+/// What is to be read is out of the log's range, and the log start does not say so yet.
+const TRIM_PAUSE: Duration = Duration::from_millis(50);
 
 /// An item for the connection, and the room that it takes until the connection has it.
 pub(super) type Sent = (Result<v1::ConsumeDown, Status>, Option<Room>);
@@ -198,7 +202,8 @@ impl Lane {
             None => self.changed().await,
             Some(begin) => {
                 let acked = view.released.saturating_sub(begin.released);
-                let unacked = self.progress.delivered.saturating_sub(acked);
+                let settled = acked.saturating_add(view.passed);
+                let unacked = self.progress.delivered.saturating_sub(settled);
                 let crowded = view.crowded;
                 self.go_on(unacked, crowded).await
             }
@@ -284,7 +289,8 @@ impl Lane {
             self.progress.room = None;
         }
         self.progress.delivered += records;
-        self.tie.sent(self.progress.turn, unit.end);
+        self.tie
+            .sent_records(self.progress.turn, unit.end, self.progress.delivered);
         self.counts.sent(records, bytes);
         self.shared
             .front
@@ -325,8 +331,13 @@ impl Lane {
                 self.progress.units = units;
                 Ok(())
             }
-            // A trim was faster.
-            Err(fault) if fault.reason == Reason::OffsetOutOfRange => Ok(()),
+            // A trim was faster; the log start says so now, or in a moment.
+            Err(fault) if fault.reason == Reason::OffsetOutOfRange => {
+                match self.tie.partition().offsets().log_start > log_start {
+                    true => Ok(()),
+                    false => self.changed_or(sleep(TRIM_PAUSE)).await,
+                }
+            }
             Err(fault) => Err(fault.into()),
         }
     }

@@ -30,6 +30,8 @@ use crate::partition::Tie;
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
 /// Acks of one lane that have no answer yet; more are to be sent again.
 const ACKS_WAITING_MAX: usize = 1_000;
+/// What is kept of all acks of a session that have no answer yet, by [`answers::weight`]; more are to be sent again.
+const ACK_WEIGHT_MAX: usize = 1 << 20;
 /// Lanes of one session.
 const LANES_MAX: usize = 10_000;
 /// What is left to answer when the broker goes down is answered within this.
@@ -77,6 +79,8 @@ pub(super) struct Session {
     openings: u64,
     opening: FuturesUnordered<BoxFuture<'static, Opened>>,
     pending: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// Of the acks among them.
+    ack_weight: usize,
     lanes: JoinSet<Ended>,
     out: Vec<consume_down::Item>,
     draining: bool,
@@ -107,6 +111,7 @@ impl Session {
             openings: 0,
             opening: FuturesUnordered::new(),
             pending: FuturesUnordered::new(),
+            ack_weight: 0,
             lanes: JoinSet::new(),
             out: Vec::new(),
             draining: false,
@@ -333,9 +338,9 @@ impl Session {
                 .push(answers::refused(&ack, v1::AckStatus::NotOwned, &fault));
             return;
         };
-        if seat.acks >= ACKS_WAITING_MAX {
-            let words =
-                format!("{ACKS_WAITING_MAX} acks of the lane wait; send this one again later");
+        let weight = answers::weight(&ack);
+        if seat.acks >= ACKS_WAITING_MAX || self.ack_weight + weight > ACK_WEIGHT_MAX {
+            let words = "too many acks of the lane or of the session wait to become durable; send this one again later";
             let fault = Fault::new(Reason::Overloaded, words);
             self.out
                 .push(answers::refused(&ack, v1::AckStatus::Retry, &fault));
@@ -344,6 +349,7 @@ impl Session {
         match answers::ack(&tie, seat.opening, ack) {
             Ok(acking) => {
                 seat.acks += 1;
+                self.ack_weight += weight;
                 self.pending.push(acking);
             }
             Err(refused) => self.out.push(*refused),
@@ -376,6 +382,7 @@ impl Session {
     }
 
     fn on_done(&mut self, done: Done) {
+        self.ack_weight -= done.weight;
         self.out.extend(done.item);
         let seat = self.seats.get_mut(&done.lane);
         let Some(seat) = seat.filter(|seat| seat.opening == done.opening) else {

@@ -204,6 +204,29 @@ async fn consumer_that_never_acks_is_stopped_and_told_why() {
     }
 }
 
+/// What was sent and is then trimmed is nothing that a consumer has to ack.
+#[tokio::test]
+async fn trim_of_what_was_sent_opens_the_window() {
+    let world = World::with(|config| config.unacked_records_max = 8).await;
+    let topic = world.topic("t", 1).await;
+    store(&world, &topic, 5).await;
+    store(&world, &topic, 5).await;
+    let mut consumer = Consumer::open(&world).await;
+    consumer.attached(attach(&topic, "s")).await;
+    assert_eq!(consumer.delivery().await.end_offset, 5);
+    assert_eq!(consumer.delivery().await.end_offset, 10);
+    let all = v1::TrimTopicRequest {
+        name: "t".to_owned(),
+        partition: vec![v1::TrimPoint::default()],
+    };
+    world.admin().trim_topic(all).await.unwrap();
+    let acked = consumer.ack(v1::AckKind::Cumulative, &[(0, 10)]).await;
+    assert_eq!(acked, OK);
+    store(&world, &topic, 5).await;
+    assert_eq!(consumer.delivery().await.end_offset, 15);
+    assert_eq!(cursor(&world, "s").await.unacked_records, 5);
+}
+
 /// While the state chain cannot be written acks wait with a reason, and records go on (ARCHITECTURE D6).
 #[tokio::test]
 async fn acks_wait_with_a_reason_while_the_state_chain_cannot_be_written() {
@@ -244,6 +267,35 @@ async fn acks_wait_with_a_reason_while_the_state_chain_cannot_be_written() {
     assert_eq!(cursor(&world, "s").await.base, 3);
     let next = world.killed().await;
     assert_eq!(cursor(&next, "s").await.base, 3);
+}
+
+/// What waits is bounded by what is kept of it, not only by number.
+#[tokio::test]
+async fn acks_of_many_ranges_that_wait_are_refused_early() {
+    let world = World::new().await;
+    let topic = world.topic("t", 1).await;
+    store(&world, &topic, 5).await;
+    let mut consumer = Consumer::open(&world).await;
+    consumer.attached(attach(&topic, "s")).await;
+    consumer.delivery().await;
+    world.bookie.refuse_meta(true);
+    let ranges = vec![(0, 1); 10_000];
+    for _ in 0..120 {
+        consumer.send_ack(0, v1::AckKind::Individual, &ranges).await;
+    }
+    let refused = loop {
+        match consumer.next().await {
+            Item::Receipt(receipt) => break receipt,
+            Item::Blocked(_) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(
+        refused
+            .statuses()
+            .all(|status| status == v1::AckStatus::Retry)
+    );
+    assert_eq!(refused.fault.unwrap().reason, "OVERLOADED");
 }
 
 #[tokio::test]

@@ -14,13 +14,14 @@ pub(crate) const ACK_RANGES_MAX: usize = 10_000;
 const ACK_RANGES_HARD_MAX: usize = 2 * ACK_RANGES_MAX;
 
 impl<T> CursorCore<T> {
-    /// It was sent records up to `to` in this turn; what it was sent in earlier ones does not count.
-    pub(crate) fn sent(&mut self, consumer: ConsumerId, turn: u64, to: Offset) {
+    /// It was sent `records` up to `to` in this turn; what it was sent in earlier ones does not count.
+    pub(crate) fn sent(&mut self, consumer: ConsumerId, turn: u64, to: Offset, records: u64) {
         let seat = self.consumers.get(&consumer);
         let seat = seat.and_then(|id| self.seats.get_mut(id));
         let entry = seat.and_then(|seat| seat.consumers.get_mut(&consumer));
         if let Some(entry) = entry.filter(|entry| entry.began == turn) {
             entry.sent_to = entry.sent_to.max(to);
+            entry.sent_records = entry.sent_records.max(records);
             if self.mutation.is(Mutant::CursorAtSent) {
                 self.read_to(consumer, to);
             }
@@ -56,6 +57,18 @@ impl<T> CursorCore<T> {
         self
     }
 
+    /// By mutation only: what has the same name goes.
+    pub(super) fn drop_namesakes(&mut self, id: SubscriptionId, name: &str, now: TimestampMs) {
+        let others = self.accepted.iter();
+        let namesakes: Vec<_> = others
+            .filter(|(other, cursor)| *other != id && &*cursor.name == name)
+            .map(|(other, _)| other)
+            .collect();
+        for other in namesakes {
+            self.drop_cursor(other, now);
+        }
+    }
+
     /// Takes an ack, range by range. Answers when what was taken is durable; at once where nothing was.
     pub(crate) fn ack(&mut self, command: &AckCommand, ticket: T, now: TimestampMs) {
         let Some(id) = self.owned(command.consumer) else {
@@ -80,6 +93,10 @@ impl<T> CursorCore<T> {
             self.look_crowded(id);
         }
         let taken = statuses.contains(&AckStatus::Ok);
+        if taken && released == 0 {
+            // It was trimmed, and its lane may have sent it meanwhile.
+            self.recount(id);
+        }
         let answer = CursorAnswer::Acked(Acked { statuses });
         if taken {
             self.settle(id, ticket, answer, now);
@@ -133,6 +150,17 @@ impl<T> CursorCore<T> {
             self.gathering.ack(id, range);
         }
         (AckStatus::Ok, new)
+    }
+
+    /// Counts what the active consumer was sent and has not to ack any more.
+    pub(super) fn recount(&mut self, id: SubscriptionId) {
+        let (Some(seat), Some(cursor)) = (self.seats.get_mut(&id), self.accepted.get(id)) else {
+            return;
+        };
+        if let Some(active) = seat.active_mut() {
+            let left = cursor.backlog(Offset(0), active.sent_to);
+            active.recount(left);
+        }
     }
 
     /// Says whether the active consumer's cursor has too many ranges.

@@ -123,15 +123,10 @@ impl<T> CursorCore<T> {
     }
 
     /// Makes a cursor; one that exists stays as it is. The answer comes when it is durable, so that its start is resolved once,
-    /// before the first dispatch (serving.md B2.12). What an earlier subscription of the same name has left goes.
+    /// before the first dispatch (serving.md B2.12). Its name does not matter: what comes late touches no other cursor.
     pub(crate) fn make(&mut self, id: SubscriptionId, new: NewCursor, ticket: T, now: TimestampMs) {
-        let others = self.accepted.iter();
-        let stale: Vec<_> = others
-            .filter(|(other, cursor)| *other != id && cursor.name == new.name)
-            .map(|(other, _)| other)
-            .collect();
-        for other in stale {
-            self.drop_cursor(other, now);
+        if self.mutation.is(Mutant::NamesakeDropped) {
+            self.drop_namesakes(id, &new.name, now);
         }
         let new = NewCursor {
             base: new.base.max(self.log_start),
@@ -179,7 +174,7 @@ impl<T> CursorCore<T> {
         self.settle(id, ticket, CursorAnswer::Removed, now);
     }
 
-    fn drop_cursor(&mut self, id: SubscriptionId, now: TimestampMs) {
+    pub(super) fn drop_cursor(&mut self, id: SubscriptionId, now: TimestampMs) {
         if self.accepted.get(id).is_none() {
             return;
         }
@@ -233,6 +228,7 @@ impl<T> CursorCore<T> {
             turn: 0,
             stand: Stand::Standby,
             released: 0,
+            passed: 0,
             crowded: false,
             acks_wait: trouble,
             ended: None,
@@ -244,6 +240,8 @@ impl<T> CursorCore<T> {
             attached_at: now,
             began: 0,
             sent_to: Offset(0),
+            sent_records: 0,
+            began_epoch: 0,
             seek_id: 0,
             view,
             dirty: true,
@@ -404,7 +402,8 @@ impl<T> CursorCore<T> {
         self.settle(id, ticket, answer, now);
     }
 
-    /// The log begins at `log_start`: nothing below it will ever be delivered, so bases pass over it.
+    /// The log begins at `log_start`: nothing below it will ever be delivered, so bases pass over it. The caller has said before how far
+    /// each lane has sent, so that nobody waits for acks of what was sent and is gone.
     pub(crate) fn trimmed(&mut self, log_start: Offset, now: TimestampMs) {
         self.log_start = log_start;
         let below = self.accepted.iter();
@@ -451,6 +450,8 @@ impl<T> CursorCore<T> {
             self.gathering.ack(id, range);
             self.gathered(now, false);
         }
+        self.look_crowded(id);
+        self.recount(id);
     }
 
     /// An answer that comes when all that was taken of this cursor is durable.

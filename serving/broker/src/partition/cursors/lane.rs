@@ -21,6 +21,8 @@ pub struct LaneView {
     pub stand: Stand,
     /// Records that this consumer has acked and that were not acked before, since it attached.
     pub released: u64,
+    /// Records that were sent in this turn and need no ack any more, though nobody acked them: they were trimmed.
+    pub passed: u64,
     /// The cursor has too many acked ranges: nothing new is delivered (serving.md B2.7).
     pub crowded: bool,
     /// Acks cannot be made durable now: they wait.

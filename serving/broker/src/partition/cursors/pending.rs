@@ -13,6 +13,8 @@ use crate::state::{Change, CursorDelta, NewCursor, OffsetRange, OffsetRanges};
 pub(super) struct Pending<T> {
     cursors: BTreeMap<SubscriptionId, PendingCursor>,
     waiting: Vec<(T, CursorAnswer)>,
+    /// Ranges of the acks that wait.
+    ranges: usize,
 }
 
 /// What a delta will say of one cursor, in this order.
@@ -32,6 +34,7 @@ impl<T> Default for Pending<T> {
         Self {
             cursors: BTreeMap::new(),
             waiting: Vec::new(),
+            ranges: 0,
         }
     }
 }
@@ -68,6 +71,9 @@ impl<T> Pending<T> {
 
     /// Somebody waits until all that is in here is durable.
     pub(super) fn wait(&mut self, ticket: T, answer: CursorAnswer) {
+        if let CursorAnswer::Acked(acked) = &answer {
+            self.ranges += acked.statuses.len();
+        }
         self.waiting.push((ticket, answer));
     }
 
@@ -76,7 +82,13 @@ impl<T> Pending<T> {
         self.waiting.len()
     }
 
+    /// Ranges of the acks that wait; each has a status to be told.
+    pub(super) fn waiting_ranges(&self) -> usize {
+        self.ranges
+    }
+
     pub(super) fn take_waiting(&mut self) -> Vec<(T, CursorAnswer)> {
+        self.ranges = 0;
         std::mem::take(&mut self.waiting)
     }
 
@@ -191,6 +203,7 @@ impl<T> Pending<T> {
                 self.hold(id, hold);
             }
         }
+        self.ranges += later.ranges;
         self.waiting.extend(later.waiting);
     }
 }

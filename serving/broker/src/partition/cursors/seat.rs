@@ -22,6 +22,10 @@ pub(super) struct Consumer {
     pub(super) began: u64,
     /// … and up to where it was sent records since.
     pub(super) sent_to: Offset,
+    /// … and how many, by its lane's count.
+    pub(super) sent_records: u64,
+    /// The state epoch of that turn.
+    pub(super) began_epoch: u32,
     /// Its last seek that was taken.
     pub(super) seek_id: u64,
     pub(super) view: LaneView,
@@ -41,6 +45,17 @@ impl Consumer {
             self.view.released += records;
             self.dirty = true;
         }
+    }
+
+    /// Counts anew what was sent in this turn and needs no ack any more. `left`: how much of it is not processed.
+    pub(super) fn recount(&mut self, left: u64) {
+        let Stand::Active(begin) = &self.view.stand else {
+            return;
+        };
+        let acked = self.view.released - begin.released;
+        let passed = self.sent_records.saturating_sub(acked + left);
+        self.dirty |= self.view.passed != passed;
+        self.view.passed = passed;
     }
 
     pub(super) fn set_crowded(&mut self, crowded: bool) {
@@ -114,10 +129,17 @@ impl Seat {
                 self.active = chosen;
                 self.show_active(cursor, Cause::Activated);
             }
-            // It was to yield to one that is gone.
+            // It was to yield to one that is gone. What it was sent before is its own still, unless the cursor was moved.
             Some(active) if chosen == Some(active) => {
                 if self.yields_at.take().is_some() {
+                    let before = self.active_mut();
+                    let before = before.map(|active| (active.began_epoch, active.sent_to));
                     self.show_active(cursor, Cause::Activated);
+                    if let (Some((epoch, sent_to)), Some(active)) = (before, self.active_mut())
+                        && epoch == cursor.state_epoch
+                    {
+                        active.sent_to = active.sent_to.max(sent_to);
+                    }
                 }
             }
             Some(_) if self.yields_at.is_some() => {}
@@ -184,6 +206,9 @@ impl Seat {
             return;
         }
         active.sent_to = cursor.base;
+        active.sent_records = 0;
+        active.began_epoch = cursor.state_epoch;
+        active.view.passed = 0;
         let begin = Begin {
             base: cursor.base,
             acked: Arc::new(cursor.acked().clone()),

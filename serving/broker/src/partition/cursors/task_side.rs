@@ -63,16 +63,16 @@ pub(crate) enum CursorCommand {
     },
 }
 
-/// How far a lane has sent, and in which turn.
+/// In which turn, how far, and how many records a lane has sent.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sent(Arc<Mutex<(u64, Offset)>>);
+pub(crate) struct Sent(Arc<Mutex<(u64, Offset, u64)>>);
 
 impl Sent {
-    pub(crate) fn set(&self, turn: u64, to: Offset) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (turn, to);
+    pub(crate) fn set(&self, turn: u64, to: Offset, records: u64) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (turn, to, records);
     }
 
-    fn get(&self) -> (u64, Offset) {
+    fn get(&self) -> (u64, Offset, u64) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,6 +126,14 @@ impl CursorTask {
         }
     }
 
+    /// Tells the state machine how far each lane has sent.
+    fn look_at_lanes(&mut self) {
+        for (consumer, lane) in &self.lanes {
+            let (turn, to, records) = lane.sent.get();
+            self.core.sent(*consumer, turn, to, records);
+        }
+    }
+
     /// Whether there are cursors, now.
     pub(crate) fn consumed(&self) -> Arc<AtomicBool> {
         self.consumed.clone()
@@ -165,8 +173,8 @@ impl Task {
             CursorCommand::Attach { new, answer } => self.attach(new, answer, now),
             CursorCommand::Ack(command, answer) => {
                 if let Some(lane) = self.cursors.lanes.get(&command.consumer) {
-                    let (turn, to) = lane.sent.get();
-                    core.sent(command.consumer, turn, to);
+                    let (turn, to, records) = lane.sent.get();
+                    core.sent(command.consumer, turn, to, records);
                 }
                 core.ack(&command, answer, now);
             }
@@ -174,20 +182,21 @@ impl Task {
             CursorCommand::Yielded(consumer) => core.yielded(consumer, now),
             CursorCommand::Detach(consumer) => {
                 self.cursors.lanes.remove(&consumer);
-                core.detach(consumer, now);
+                self.cursors.look_at_lanes();
+                self.cursors.core.detach(consumer, now);
             }
             CursorCommand::Views {
                 only,
                 ranges_max,
                 answer,
             } => {
-                for (consumer, lane) in &self.cursors.lanes {
-                    let (turn, to) = lane.sent.get();
-                    core.sent(*consumer, turn, to);
-                }
+                self.cursors.look_at_lanes();
                 let offsets = *self.offsets.borrow();
                 let confirmed = &self.core.state().meta;
-                let views = core.views(confirmed, only, ranges_max, offsets);
+                let views = self
+                    .cursors
+                    .core
+                    .views(confirmed, only, ranges_max, offsets);
                 // Who asked may have gone.
                 let _ = answer.send(views);
             }
@@ -233,10 +242,10 @@ impl Task {
     /// After each turn: gives out what there is, and begins what is due.
     pub(crate) fn go_on_cursors(&mut self) {
         let log_start = self.offsets.borrow().log_start;
-        let core = &mut self.cursors.core;
-        if core.log_start() < log_start {
+        if self.cursors.core.log_start() < log_start {
             let now = self.clock.now_ms();
-            core.trimmed(log_start, now);
+            self.cursors.look_at_lanes();
+            self.cursors.core.trimmed(log_start, now);
             self.cursors.touched = true;
         }
         if !std::mem::take(&mut self.cursors.touched) {

@@ -18,6 +18,8 @@ const RETRY_MS_MAX: TimestampMs = 30_000;
 const SLOW_MS: TimestampMs = 2_000;
 /// Acks and moves that wait for a delta; more are refused.
 pub(super) const WAITING_MAX: usize = 100_000;
+/// Ranges of those acks.
+const WAITING_RANGES_MAX: usize = 4 << 20;
 
 impl<T> CursorCore<T> {
     /// When the next delta is due; `None`: nothing waits, or one is on its way.
@@ -117,7 +119,9 @@ impl<T> CursorCore<T> {
     pub(crate) fn has_room(&self) -> bool {
         let flight = self.in_flight.as_ref();
         let in_flight = flight.map_or(0, |flight| flight.pending.waiting());
+        let ranges = flight.map_or(0, |flight| flight.pending.waiting_ranges());
         in_flight + self.gathering.waiting() < WAITING_MAX
+            && ranges + self.gathering.waiting_ranges() < WAITING_RANGES_MAX
     }
 
     /// The partition ends: what is not confirmed may be durable or not.

@@ -270,8 +270,9 @@ fn end_of_the_partition_leaves_acks_unknown() {
     );
 }
 
+/// Its deletion removes the old one; what comes late of either must not touch the other.
 #[test]
-fn recreated_subscription_inherits_nothing_and_the_old_cursor_goes() {
+fn recreated_subscription_inherits_nothing_and_leaves_its_namesake_alone() {
     let (mut world, consumer) = exclusive();
     world.sent(consumer, 30);
     world.ack(consumer, AckKind::Cumulative, &[(0, 30)]);
@@ -279,9 +280,8 @@ fn recreated_subscription_inherits_nothing_and_the_old_cursor_goes() {
     let other = SubscriptionId(Uuid::from_u128(2));
     world.make(other, "a/b/s", 10);
     world.write();
-    let ended = world.views[&consumer].ended.clone().unwrap();
-    assert_eq!(ended.reason, Reason::SubscriptionNotFound);
-    assert!(world.durable.get(S).is_none());
+    assert_eq!(world.views[&consumer].ended, None);
+    assert_eq!(world.base(), 30);
     assert_eq!(world.durable.get(other).unwrap().base, Offset(10));
 }
 
@@ -343,4 +343,47 @@ fn acked_ranges_beyond_the_cap_stop_deliveries_and_are_kept() {
     assert_eq!(durable.acked().len(), taken);
     world.ack(consumer, AckKind::Cumulative, &[(0, 30_000)]);
     assert!(!world.views[&consumer].crowded);
+}
+
+/// Nobody else was active meanwhile: what it was sent is its own still.
+#[test]
+fn active_consumer_whose_rival_goes_within_the_grace_may_ack_what_it_was_sent() {
+    let mut world = World::new(0);
+    world.make(S, "a/b/s", 10);
+    assert!(world.write());
+    let first = world.failover("first", 0);
+    world.sent(first, 20);
+    let rival = world.failover("rival", 1);
+    assert!(matches!(world.views[&first].stand, Stand::Yielding(_)));
+    world.core.detach(rival, world.now);
+    world.take();
+    assert!(world.begin(first).is_some());
+    let ticket = world.ack(first, AckKind::Individual, &[(12, 20)]);
+    assert!(world.write());
+    assert_eq!(world.statuses(ticket), [AckStatus::Ok]);
+    // A move voids it.
+    let rival = world.failover("rival", 1);
+    world.seek(5, None);
+    assert!(world.write());
+    world.core.detach(rival, world.now);
+    world.take();
+    let ticket = world.ack(first, AckKind::Individual, &[(12, 20)]);
+    assert_eq!(world.statuses(ticket), [AckStatus::Invalid]);
+}
+
+/// Both would be sent what is neither acked nor kept.
+#[test]
+fn trim_counts_for_the_window_what_was_sent_and_not_acked() {
+    let (mut world, consumer) = exclusive();
+    world.sent(consumer, 30);
+    world.ack(consumer, AckKind::Individual, &[(12, 15), (22, 24)]);
+    assert_eq!(world.views[&consumer].passed, 0);
+    world.core.trimmed(Offset(20), world.now);
+    world.take();
+    let view = &world.views[&consumer];
+    assert_eq!((view.released, view.passed), (5, 7));
+    world.core.trimmed(Offset(40), world.now);
+    world.take();
+    let view = &world.views[&consumer];
+    assert_eq!((view.released, view.passed), (5, 15));
 }

@@ -115,7 +115,10 @@ impl World {
 
     pub(super) fn sent(&mut self, consumer: ConsumerId, to: u64) {
         let turn = self.views[&consumer].turn;
-        self.core.sent(consumer, turn, Offset(to));
+        // All of them, from where it began.
+        let base = self.begin(consumer).map_or(0, |begin| begin.base.0);
+        self.core
+            .sent(consumer, turn, Offset(to), to.saturating_sub(base));
     }
 
     pub(super) fn ack(
