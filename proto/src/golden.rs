@@ -305,6 +305,7 @@ fn metadata_of_subscriptions_of_version_1_are_read_and_written() {
         partitions,
         deleting,
         start: Some(start),
+        cursor_uuid: Bytes::new(),
     };
     let subscription = metadata::Subscription {
         subscription_uuid: bytes_of(5),

@@ -128,6 +128,11 @@ impl Failure {
         }
     }
 
+    /// Whether the server gave this reason.
+    pub(crate) fn is(&self, reason: Reason) -> bool {
+        self.number == reason.number()
+    }
+
     /// A refusal of the server.
     pub(crate) fn from_fault(what: impl Into<String>, fault: &Fault) -> Self {
         let reason = fault.reason;

@@ -1,6 +1,10 @@
 //! Subscriptions from the command line.
 
-use super::server::Server;
+use std::fs::File;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::server::{HULSE, Server};
 
 const PORT: u16 = 17_538;
 
@@ -120,4 +124,54 @@ fn command_line_moves_and_deletes_subscriptions() {
     hulse(&["subs", "delete", "orders", "billing", "--yes"], "");
     let gone = server.hulse(&["subs", "describe", "orders", "billing"], "");
     assert_eq!(gone.status.code(), Some(3), "{}", text(&gone.stderr));
+}
+
+/// `hulse consume` of subscription w, into a file of this name.
+fn consuming(server: &Server, name: &str) -> (Child, impl Fn(&str)) {
+    let path = server.data().with_extension(name);
+    let child = Command::new(HULSE)
+        .args(["--server", &server.address(), "consume", "orders", "-s", "w"])
+        .stdin(Stdio::null())
+        .stdout(File::create(&path).unwrap())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let holds = move |wanted: &str| {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let found = std::fs::read_to_string(&path).unwrap();
+            if found == wanted {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{found:?} and not {wanted:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    (child, holds)
+}
+
+#[test]
+fn topic_that_is_deleted_and_made_again_is_consumed_whole_by_its_subscriptions() {
+    let server = Server::start(PORT + 4);
+    let hulse = |arguments: &[&str], input: &str| hulse(&server, arguments, input);
+    hulse(&["topics", "create", "orders"], "");
+    hulse(&["subs", "create", "orders", "w"], "");
+    let (mut first, holds) = consuming(&server, "first");
+    hulse(&["produce", "orders"], "a\n");
+    holds("a\n");
+    let anew = |input: &str| {
+        hulse(&["topics", "delete", "orders", "--yes"], "");
+        hulse(&["topics", "create", "orders"], "");
+        hulse(&["produce", "orders"], input);
+    };
+    anew("b\nc\n");
+    holds("a\nb\nc\n");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    // Nobody consumes while it is made again.
+    anew("d\ne\n");
+    let (mut second, holds) = consuming(&server, "second");
+    holds("d\ne\n");
+    second.kill().unwrap();
+    second.wait().unwrap();
 }

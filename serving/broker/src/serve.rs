@@ -17,6 +17,7 @@ use crate::http::{self, Probes};
 use crate::listener::{Front, FrontParts, HttpDoor, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
 use crate::retention::Sweep;
+use crate::subscriptions::Orphans;
 use crate::topics::Topics;
 use crate::{BrokerConfig, Partitions};
 
@@ -163,7 +164,7 @@ async fn drain(front: &Front) {
 }
 
 /// What a broker does besides answering: topics are watched, unfinished deletions are finished, what retention lets go is trimmed,
-/// subscriptions are kept within their quotas, the gauge is kept.
+/// subscriptions are kept within their quotas, cursors that nobody has are removed, the gauge is kept.
 async fn background(front: Arc<Front>, shutdown: CancellationToken) {
     let remover = Arc::new(front.partitions.clone());
     let count = async {
@@ -196,9 +197,10 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
         front.config.backlog,
         front.backlogs.clone(),
     );
+    let orphans = Orphans::new(front.partitions.clone(), front.subscriptions.clone());
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
-        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run()) } => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run()) } => {}
     }
 }

@@ -98,6 +98,34 @@ fn copy_into_other_partitions_keeps_keys_headers_times_and_order_per_key() {
     assert_eq!(by_key(&server, "narrow"), by_key(&server, "source"));
 }
 
+/// How keys are spread was decided when the copy began.
+#[test]
+fn copy_goes_on_when_the_source_has_grown_to_as_many_partitions_as_the_target() {
+    let server = Server::start(PORT + 66);
+    filled(&server, "2", 400);
+    for (target, partitions) in [("four", "4"), ("two", "2")] {
+        json(
+            &server,
+            &["topics", "copy", "source", target, "-p", partitions],
+        );
+    }
+    done(&server, &["topics", "partitions", "source", "4"], "");
+    let more: String = (0..200)
+        .map(|number| format!("k{}\tlater {number}\n", number % 97))
+        .collect();
+    done(&server, &["produce", "source", "-f", "%k\\t%v\\n"], &more);
+    for target in ["four", "two"] {
+        let told = json(&server, &["topics", "copy", "source", target]);
+        assert_eq!(told["records"], 200, "{told}");
+        let again = json(&server, &["topics", "copy", "source", target]);
+        assert_eq!(again["records"], 0, "{again}");
+        let (copied, original) = (by_key(&server, target), by_key(&server, "source"));
+        for (key, records) in &original {
+            assert_eq!(copied[key].len(), records.len(), "{target}: {key}");
+        }
+    }
+}
+
 #[test]
 fn copy_that_was_killed_goes_on_where_it_stopped() {
     let server = Server::start(PORT + 62);

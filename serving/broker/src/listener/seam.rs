@@ -98,14 +98,8 @@ impl Front {
     /// # Errors
     /// Those of [`Topics::delete`].
     pub async fn delete_topic(&self, name: &TopicName, patience: Duration) -> Result<u32, Fault> {
-        let topic = self.topics.get(name).await?;
         let remover = Arc::new(self.partitions.clone());
-        let left = self.topics.delete_within(name, remover, patience).await?;
-        // Cursors go with their partitions; the records of subscriptions only show less.
-        if let Err(fault) = self.subscriptions.forget_topic(&topic).await {
-            tracing::debug!(topic = %name, %fault, "subscriptions still name a topic that is gone");
-        }
-        Ok(left)
+        self.topics.delete_within(name, remover, patience).await
     }
 
     /// Moves where a partition's log begins to `to`, or to its end; opens the partition if need be. Answers where it begins now.

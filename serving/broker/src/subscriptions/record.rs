@@ -68,6 +68,9 @@ impl SubscriptionKind {
 /// Where a subscription begins on a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartPoint {
+    /// Nothing was said: behind the newest record; at the oldest of a topic that was made after the subscription, as all of it came
+    /// while there was somebody to consume it. So a topic that is deleted and made again loses nothing.
+    Unsaid,
     /// At the oldest record that is kept.
     Earliest,
     /// Behind the newest record.
@@ -79,13 +82,13 @@ pub enum StartPoint {
 }
 
 impl StartPoint {
-    /// Reads the wire; nothing: `Latest`.
+    /// Reads the wire; nothing: `Unsaid`.
     ///
     /// # Errors
     /// `INVALID_REQUEST`: a place that says nothing.
     pub fn from_wire(wire: Option<&v1::StartAt>) -> Result<Self, Fault> {
         let Some(wire) = wire else {
-            return Ok(Self::Latest);
+            return Ok(Self::Unsaid);
         };
         match wire.at {
             Some(v1::start_at::At::Earliest(true)) => Ok(Self::Earliest),
@@ -111,6 +114,8 @@ pub struct SubscribedTopic {
     pub start: StartPoint,
     /// Its cursors are being removed.
     pub deleting: bool,
+    /// Names its cursors. A topic that left and came again has others, so that a request which began before does not touch them.
+    pub cursor: SubscriptionId,
 }
 
 impl SubscribedTopic {
@@ -158,6 +163,17 @@ impl Subscription {
         self.topics.iter().find(|known| known.topic == topic)
     }
 
+    /// What its cursors on this topic are called; `None`: it does not have the topic.
+    pub(crate) fn cursor(&self, topic: TopicId) -> Option<SubscriptionId> {
+        self.topic(topic).map(|known| known.cursor)
+    }
+
+    /// Whether its cursors of this name are to be there.
+    pub(crate) fn wants(&self, topic: TopicId, cursor: SubscriptionId) -> bool {
+        let known = self.topic(topic);
+        !self.deleting && known.is_some_and(|known| !known.deleting && known.cursor == cursor)
+    }
+
     pub(super) fn key(name: &SubscriptionName) -> String {
         format!("{PREFIX}{name}")
     }
@@ -173,9 +189,13 @@ impl Subscription {
             topic_uuid: topic.topic.to_bytes(),
             partitions: topic.partitions,
             deleting: topic.deleting,
+            cursor_uuid: match topic.cursor == self.id {
+                true => Bytes::new(),
+                false => topic.cursor.to_bytes(),
+            },
             start: Some(match topic.start {
                 StartPoint::Earliest => Start::Earliest(true),
-                StartPoint::Latest => Start::Latest(true),
+                StartPoint::Unsaid | StartPoint::Latest => Start::Latest(true),
                 StartPoint::Offset(offset) => Start::Offset(offset.0),
                 StartPoint::Time(time) => Start::TimeMs(time),
             }),
@@ -208,11 +228,12 @@ impl Subscription {
             State::Deleting => true,
             State::Unspecified => return Err(damaged("state")),
         };
-        let topics = value.topics.iter().map(topic_of);
+        let id = id.ok_or_else(|| damaged("identity"))?;
+        let topics = value.topics.iter().map(|topic| topic_of(topic, id));
         let topics: Option<Vec<_>> = topics.collect();
         Ok(Self {
             name,
-            id: id.ok_or_else(|| damaged("identity"))?,
+            id,
             kind: kind.map_err(|_| damaged("type"))?,
             hold: value.hold,
             deleting,
@@ -223,7 +244,10 @@ impl Subscription {
     }
 }
 
-fn topic_of(wire: &metadata::SubscribedTopic) -> Option<SubscribedTopic> {
+fn topic_of(
+    wire: &metadata::SubscribedTopic,
+    subscription: SubscriptionId,
+) -> Option<SubscribedTopic> {
     use metadata::subscribed_topic::Start;
     Some(SubscribedTopic {
         topic: TopicId::from_slice(&wire.topic_uuid)?,
@@ -235,5 +259,9 @@ fn topic_of(wire: &metadata::SubscribedTopic) -> Option<SubscribedTopic> {
             Start::TimeMs(time) => StartPoint::Time(time),
         },
         deleting: wire.deleting,
+        cursor: match wire.cursor_uuid.is_empty() {
+            true => subscription,
+            false => SubscriptionId::from_slice(&wire.cursor_uuid)?,
+        },
     })
 }

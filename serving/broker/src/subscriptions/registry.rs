@@ -1,5 +1,6 @@
 //! Makes, finds, lists and ends subscriptions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bookie_metadata::{ListRequest, MetadataStore, Op, list_all};
@@ -129,6 +130,7 @@ impl Subscriptions {
             return Err(Fault::new(Reason::InvalidRequest, words));
         }
         let id = SubscriptionId(self.topics.mint());
+        let of_topic = SubscriptionId(self.topics.mint());
         let created_at = self.topics.now_ms();
         let mut joined = false;
         let result = self.change(name, |found| {
@@ -156,10 +158,22 @@ impl Subscriptions {
                 return Err(Fault::new(Reason::Overloaded, words));
             }
             joined = true;
+            let start = match new.start {
+                StartPoint::Unsaid if wanted.id != id && topic.created_at >= wanted.created_at => {
+                    StartPoint::Earliest
+                }
+                StartPoint::Unsaid => StartPoint::Latest,
+                said => said,
+            };
+            let cursor = match wanted.topics.is_empty() && wanted.id == id {
+                true => id,
+                false => of_topic,
+            };
             wanted.topics.push(SubscribedTopic {
+                cursor,
                 topic: topic.id,
                 partitions: topic.partitions,
-                start: new.start,
+                start,
                 deleting: false,
             });
             Ok(Wanted::Put(wanted))
@@ -191,27 +205,35 @@ impl Subscriptions {
         changed.await?.ok_or_else(|| not_found(name))
     }
 
-    /// Marks a subscription, or its part for one topic, as being deleted. `None`: there is none.
+    /// Marks a subscription that the caller has read, or its part for one topic, as being deleted. `None`: there is none.
     ///
     /// # Errors
-    /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`, `DATA_DAMAGED`.
+    /// `SUBSCRIPTION_NOT_FOUND`: it, or its part, was deleted and made again meanwhile; `METADATA_UNAVAILABLE`,
+    /// `METADATA_UNKNOWN`, `DATA_DAMAGED`.
     pub async fn begin_delete(
         &self,
-        name: &SubscriptionName,
+        known: &Subscription,
         topic: Option<TopicId>,
     ) -> Result<Option<Subscription>, Fault> {
+        let name = &known.name;
         self.change(name, |found| {
             let Some(mut wanted) = found else {
                 return Ok(Wanted::Keep);
             };
+            if wanted.id != known.id {
+                return Err(made_again(name));
+            }
             let before = wanted.clone();
             match topic {
                 None => wanted.deleting = true,
                 Some(topic) => {
-                    let known = wanted.topics.iter_mut().find(|known| known.topic == topic);
-                    match known {
-                        Some(known) => known.deleting = true,
+                    let part = wanted.topics.iter_mut().find(|part| part.topic == topic);
+                    match part {
                         None => return Err(not_of_topic(name)),
+                        Some(part) if Some(part.cursor) != known.cursor(topic) => {
+                            return Err(made_again(name));
+                        }
+                        Some(part) => part.deleting = true,
                     }
                 }
             }
@@ -245,6 +267,20 @@ impl Subscriptions {
             Ok(Wanted::Put(wanted))
         });
         finished.await.map(drop)
+    }
+
+    /// What all cursors of the cell are called, those of deletions under way too.
+    ///
+    /// # Errors
+    /// `METADATA_UNAVAILABLE`, `DATA_DAMAGED`.
+    pub(super) async fn cursors(&self) -> Result<BTreeSet<(TopicId, SubscriptionId)>, Fault> {
+        let all = read(list_all(&*self.store, PREFIX)).await?;
+        let mut cursors = BTreeSet::new();
+        for stored in &all {
+            let topics = Subscription::decode(stored)?.topics;
+            cursors.extend(topics.iter().map(|known| (known.topic, known.cursor)));
+        }
+        Ok(cursors)
     }
 
     /// Every subscription that has this topic.
@@ -339,6 +375,11 @@ fn deleting(name: &SubscriptionName) -> Fault {
 fn not_found(name: &SubscriptionName) -> Fault {
     let words = format!("subscription {name} does not exist; create it or check the name");
     Fault::new(Reason::SubscriptionNotFound, words).with("subscription", name)
+}
+
+fn made_again(name: &SubscriptionName) -> Fault {
+    let words = format!("subscription {name} was deleted and made again meanwhile");
+    Fault::new(Reason::SubscriptionNotFound, words)
 }
 
 fn not_of_topic(name: &SubscriptionName) -> Fault {

@@ -96,7 +96,7 @@ async fn deletion_is_marked_first_and_a_new_one_has_another_identity() {
     let (subscriptions, topics) = registry();
     let one = topic(&topics, "one").await;
     let (made, _) = subscriptions.join(&name("s"), &one, NEW).await.unwrap();
-    let marked = subscriptions.begin_delete(&name("s"), None).await.unwrap();
+    let marked = subscriptions.begin_delete(&made, None).await.unwrap();
     let marked = marked.unwrap();
     assert!(marked.deleting);
     let early = subscriptions.join(&name("s"), &one, NEW).await;
@@ -122,7 +122,7 @@ async fn topic_leaves_by_its_own_deletion_and_by_that_of_its_part() {
     subscriptions.forget_topic(&one).await.unwrap();
     let left = subscriptions.get(&name("s")).await.unwrap();
     assert_eq!(left.topics.len(), 1);
-    let marked = subscriptions.begin_delete(&name("s"), Some(two.id)).await;
+    let marked = subscriptions.begin_delete(&left, Some(two.id)).await;
     let marked = marked.unwrap().unwrap();
     assert!(!marked.deleting);
     let early = subscriptions.join(&name("s"), &two, NEW).await;

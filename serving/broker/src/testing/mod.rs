@@ -4,5 +4,7 @@
 mod bookie;
 mod broker;
 
+pub use crate::subscriptions::Orphans;
+pub use crate::topics::testing_topic as topic;
 pub use bookie::MemoryBookie;
 pub use broker::{MemoryBroker, Wall, refuse_batches};

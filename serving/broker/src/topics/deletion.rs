@@ -1,5 +1,5 @@
-//! Deletes topics: mark, tell the owners, remove the data, free the name. Resumable at each step (crash at any point and the
-//! next [`Topics::resume_deletions`] goes on).
+//! Deletes topics: mark, tell the owners, remove the data, take the topic from its subscriptions, free the name. Resumable at
+//! each step (crash at any point and the next [`Topics::resume_deletions`] goes on).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +15,7 @@ use super::change::{Changed, Expected, read};
 use super::registry::{Deletion, Topics, UnderWay, lock};
 use super::topic::{PREFIX, Topic, TopicState, deleting, id_not_found};
 use crate::storage_fault;
+use crate::subscriptions::Subscriptions;
 
 /// Unfinished deletions are looked for this often.
 const RESUME_EVERY: Duration = Duration::from_secs(30);
@@ -265,6 +266,9 @@ impl Topics {
             first_fault = first_fault.and(result);
         }
         first_fault?;
+        // The cursors went with the data (subscriptions, invariant 2); once the name is free nobody would come here again.
+        let subscriptions = Subscriptions::new(self.0.store.clone(), self.clone());
+        subscriptions.forget_topic(&topic).await?;
         self.free_name(&topic).await?;
         self.forget_id(topic.id);
         // An opening that had looked before the mark may have got in after the first round (see `open_checked`).

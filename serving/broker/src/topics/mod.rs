@@ -28,4 +28,6 @@ mod tests;
 pub(crate) use change::{Changed, Expected, change, read};
 pub use deletion::PartitionRemover;
 pub use registry::{Topics, TopicsConfig};
+#[cfg(any(test, feature = "testing"))]
+pub use topic::testing_topic;
 pub use topic::{NewTopic, Topic, TopicPage, TopicState};

@@ -70,6 +70,22 @@ pub struct TopicPage {
     pub next: Option<String>,
 }
 
+/// A topic that no metadata have, for tests of what only reads it.
+#[cfg(any(test, feature = "testing"))]
+pub fn testing_topic(name: TopicName, id: TopicId, partitions: u32) -> Topic {
+    Topic {
+        name,
+        id,
+        partitions,
+        state: TopicState::Active,
+        created_at: 0,
+        log_append_time: false,
+        retention: RetentionPolicy::default(),
+        backlog: BacklogPolicy::default(),
+        version: Revision::default(),
+    }
+}
+
 impl Topic {
     /// The metadata key of this name.
     pub(super) fn key(name: &TopicName) -> String {

@@ -4,12 +4,16 @@
 //! run: nothing is lost, and what was printed twice is at most one piece. With `--delivery at_most_once` it is the other way round.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::select_all;
+use hulse_proto::error::Reason;
 use hulse_sdk::{
-    Client, Consumed, ConsumerNote, Error, ReceivedRecord, SubscriptionConsumer, Unacknowledged,
+    Client, Consumed, ConsumerNote, Error, ReceivedRecord, Start, SubscriptionConsumer,
+    Unacknowledged,
 };
+use tokio::time::sleep;
 
 use super::printing::{PIECE_BYTES, print, write};
 use super::read::default_position;
@@ -18,6 +22,9 @@ use crate::commands::session::Session;
 use crate::commands::subscriptions::one_place;
 use crate::failure::{Failure, Stop};
 use crate::format::Printer;
+
+/// Between two looks for a topic that was deleted.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// A topic that is being consumed.
 struct Open {
@@ -44,7 +51,13 @@ pub(super) async fn run(
     for topic in &consume.topics {
         open.push(begin(&client, topic, subscription, consume).await?);
     }
-    let consumed = follow(session, consume, &mut printer, &mut open).await;
+    let again = Again {
+        client: &client,
+        subscription,
+        consume,
+        patience: session.globals.timeout.0,
+    };
+    let consumed = follow(session, &again, &mut printer, &mut open).await;
     for open in &open {
         let left: Unacknowledged = open.consumer.close().await.unwrap_or_default();
         let topic = open.consumer.topic();
@@ -60,10 +73,11 @@ pub(super) async fn run(
 /// Prints until there is enough, or ^C.
 async fn follow(
     session: Session<'_>,
-    consume: &arguments::Consume,
+    again: &Again<'_>,
     printer: &mut Printer,
     open: &mut [Open],
 ) -> Result<(), Stop> {
+    let consume = again.consume;
     let interrupt = tokio::signal::ctrl_c();
     let mut interrupt = std::pin::pin!(interrupt);
     let mut left = consume.count.unwrap_or(u64::MAX);
@@ -94,6 +108,17 @@ async fn follow(
             Err(error) => {
                 let topic = from.consumer.topic().to_owned();
                 flush(&mut out, open, consume.no_ack)?;
+                if error.reason().is_some_and(is_gone) {
+                    session.output.tell(&format!(
+                        "{topic} was deleted; waiting for one of this name"
+                    ));
+                    open[index] = tokio::select! {
+                        biased;
+                        _ = &mut interrupt => return Ok(()),
+                        begun = again.begin(&topic) => begun?,
+                    };
+                    continue;
+                }
                 let failure = Failure::from_sdk("cannot consume on", topic, &error);
                 // A gap was told; the partition is attached anew and goes on.
                 if error.gap().is_none() {
@@ -128,6 +153,44 @@ fn flush(out: &mut Vec<u8>, open: &mut [Open], no_ack: bool) -> Result<(), Stop>
         }
     }
     Ok(())
+}
+
+/// The topic of this name is none that this consumer may go on with.
+fn is_gone(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::TopicDeleting | Reason::TopicNotFound | Reason::TopicRecreated
+    )
+}
+
+/// What is needed to consume a topic that was deleted and made again.
+struct Again<'a> {
+    client: &'a Client,
+    subscription: &'a str,
+    consume: &'a arguments::Consume,
+    /// How long its name is waited for.
+    patience: Duration,
+}
+
+impl Again<'_> {
+    /// Begins with the topic that has the name now, at its start: all of it came while the subscription was there.
+    async fn begin(&self, topic: &str) -> Result<Open, Failure> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let begun = begin_at(self.client, topic, self.subscription, self.consume, None).await;
+            match begun {
+                Err(failure)
+                    if Instant::now() < deadline
+                        && [Reason::TopicDeleting, Reason::TopicNotFound]
+                            .iter()
+                            .any(|reason| failure.is(*reason)) =>
+                {
+                    sleep(PAUSE).await;
+                }
+                begun => return begun,
+            }
+        }
+    }
 }
 
 impl Open {
@@ -170,16 +233,34 @@ async fn begin(
     subscription: &str,
     consume: &arguments::Consume,
 ) -> Result<Open, Failure> {
-    let position = consume.offset.unwrap_or_else(|| default_position(consume));
-    let start = one_place(&client.admin(), topic, position).await?;
+    // What nobody asks for the server knows best: a topic that was made again meanwhile is consumed whole.
+    let start = match consume.offset {
+        None if !(consume.count.is_some() || consume.exit) => None,
+        said => {
+            let position = said.unwrap_or_else(|| default_position(consume));
+            Some(one_place(&client.admin(), topic, position).await?)
+        }
+    };
+    begin_at(client, topic, subscription, consume, start).await
+}
+
+async fn begin_at(
+    client: &Client,
+    topic: &str,
+    subscription: &str,
+    consume: &arguments::Consume,
+    start: Option<Start>,
+) -> Result<Open, Failure> {
     let mut builder = client
         .consumer(topic)
         .subscription(subscription)
         .subscription_type(consume.kind.into())
         .takeover(consume.takeover)
         .delivery_mode(consume.delivery)
-        .tell_end(consume.exit)
-        .start(start);
+        .tell_end(consume.exit);
+    if let Some(start) = start {
+        builder = builder.start(start);
+    }
     if let Some(name) = &consume.name {
         builder = builder.name(name);
     }

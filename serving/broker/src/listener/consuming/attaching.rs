@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hulse_proto::error::{Fault, Reason};
+use hulse_proto::error::Fault;
 use hulse_proto::wire::v1;
 
 use crate::authorise::{Action, Resource};
@@ -47,12 +47,13 @@ pub(super) async fn attach(
     };
     let (subscription, _) = front.subscribe(&name, &topic, new).await?;
     front.make_cursor(&open, &subscription).await?;
+    let cursor = subscription.cursor(id.topic);
     let consumer_name = match request.consumer_name.as_str() {
         "" => client.clone(),
         name => name.into(),
     };
     let consumer = NewConsumer {
-        subscription: subscription.id,
+        subscription: cursor.unwrap_or(subscription.id),
         kind,
         name: consumer_name,
         client,
@@ -60,15 +61,5 @@ pub(super) async fn attach(
         takeover: request.takeover,
     };
     let tie = open.attach(consumer).await?;
-    // A deletion that began meanwhile may have passed this partition before the cursor was made.
-    match front.subscriptions.get(&name).await {
-        Ok(now) if now.id == subscription.id && !now.deleting => {}
-        Err(fault) if fault.reason == Reason::MetadataUnavailable => {}
-        _ => {
-            open.remove_cursor(subscription.id, true).await?;
-            let words = format!("subscription {name} was deleted meanwhile");
-            return Err(Fault::new(Reason::SubscriptionNotFound, words));
-        }
-    }
     Ok(Attached { tie, name })
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{PartitionId, TopicName};
+use hulse_proto::id::{PartitionId, SubscriptionId, TopicName};
 use hulse_proto::wire::v1;
 
 use crate::backlogs::Kept;
 use crate::listener::front::Front;
-use crate::subscriptions::{Subscription, SubscriptionName, namespace_of};
+use crate::subscriptions::{Subscription, SubscriptionName, namespace_of, not_of_topic};
 use crate::{ConsumerView, CursorView, PartitionHandle, Topic};
 
 /// Where a short name belongs when no topic says it.
@@ -23,6 +23,8 @@ pub(super) const PARTITIONS_AT_ONCE: usize = 16;
 pub(super) struct Place {
     pub(super) topic: TopicName,
     pub(super) partition: PartitionId,
+    /// What the cursor there is called.
+    pub(super) cursor: SubscriptionId,
 }
 
 impl Front {
@@ -46,11 +48,7 @@ impl Front {
         if let Some(topic) = topic
             && subscription.topic(topic.id).is_none()
         {
-            let words = format!(
-                "subscription {} does not have topic {}",
-                subscription.name, topic.name
-            );
-            return Err(Fault::new(Reason::SubscriptionNotFound, words));
+            return Err(not_of_topic(subscription));
         }
         for subscribed in &subscription.topics {
             if topic.is_some_and(|topic| topic.id != subscribed.topic) {
@@ -66,6 +64,7 @@ impl Front {
             places.extend(found.partition_ids().map(|partition| Place {
                 topic: found.name.clone(),
                 partition,
+                cursor: subscribed.cursor,
             }));
         }
         Ok(places)
@@ -133,7 +132,7 @@ impl Front {
             // A partition that was added later has none before somebody asks.
             self.make_cursor(&open, subscription).await?;
         }
-        let views = open.cursors(Some(subscription.id), ranges_max).await?;
+        let views = open.cursors(Some(place.cursor), ranges_max).await?;
         let view = views.into_iter().next().ok_or_else(|| {
             let words = format!("subscription {} has no cursor here", subscription.name);
             Fault::new(Reason::SubscriptionNotFound, words)

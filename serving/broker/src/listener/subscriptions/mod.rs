@@ -8,5 +8,7 @@ mod moving;
 mod removing;
 mod service;
 mod starting;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use service::SubscriptionsService;

@@ -108,7 +108,7 @@ impl Front {
             ..Default::default()
         };
         if !order.dry_run {
-            let moved = open.move_cursor(subscription.id, CursorMove { to, keep_acked });
+            let moved = open.move_cursor(place.cursor, CursorMove { to, keep_acked });
             answer.state_epoch = moved.await?.state_epoch;
         }
         Ok(answer)

@@ -22,26 +22,19 @@ impl Front {
             self.check_idle(&found, &places).await?;
         }
         let id = topic.map(|topic| topic.id);
-        let Some(marked) = self.subscriptions.begin_delete(name, id).await? else {
+        let Some(marked) = self.subscriptions.begin_delete(&found, id).await? else {
             return Ok(());
         };
-        if marked.id != found.id {
-            let words = format!("subscription {name} was deleted and made again meanwhile");
-            return Err(Fault::new(Reason::SubscriptionNotFound, words));
-        }
         // Topics may have been added before the mark.
         let places = self.places(&marked, topic).await?;
-        let removed = futures::stream::iter(places).map(|place| {
-            let marked = &marked;
-            async move {
-                let removed = async {
-                    let open = self.open(place.partition).await?;
-                    open.remove_cursor(marked.id, true).await
-                };
-                match removed.await {
-                    Err(fault) if is_gone(&fault) => Ok(()),
-                    removed => removed,
-                }
+        let removed = futures::stream::iter(places).map(|place| async move {
+            let removed = async {
+                let open = self.open(place.partition).await?;
+                open.remove_cursor(place.cursor, true).await
+            };
+            match removed.await {
+                Err(fault) if is_gone(&fault) => Ok(()),
+                removed => removed,
             }
         });
         let removed = removed.buffer_unordered(PARTITIONS_AT_ONCE);
@@ -59,7 +52,7 @@ impl Front {
             let Some(open) = self.partitions.opened(place.partition) else {
                 continue;
             };
-            let views = open.cursors(Some(subscription.id), 0).await?;
+            let views = open.cursors(Some(place.cursor), 0).await?;
             let attached: usize = views.iter().map(|view| view.consumers.len()).sum();
             if attached > 0 {
                 let words = format!(

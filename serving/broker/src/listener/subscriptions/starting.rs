@@ -1,12 +1,11 @@
 //! A subscription begins: its record, then a durable cursor on each partition (serving.md B2.12).
 
 use futures::{StreamExt, TryStreamExt};
-use hulse_proto::error::{Fault, Reason};
+use hulse_proto::error::Fault;
 use hulse_proto::id::Offset;
 
 use super::describing::is_gone;
 use crate::listener::front::Front;
-use crate::partition::CursorStart;
 use crate::subscriptions::{NewSubscription, StartPoint, Subscription, SubscriptionName};
 use crate::{PartitionHandle, Topic};
 
@@ -62,11 +61,11 @@ impl Front {
         let subscription = self.subscriptions.set_hold(name, hold).await?;
         let places = self.places(&subscription, None).await?;
         let told = futures::stream::iter(places).map(|place| {
-            let id = subscription.id;
+            let cursor = place.cursor;
             async move {
                 let told = async {
                     let open = self.open(place.partition).await?;
-                    open.hold_cursor(id, hold).await
+                    open.hold_cursor(cursor, hold).await
                 };
                 match told.await {
                     Err(fault) if is_gone(&fault) => Ok(()),
@@ -99,42 +98,19 @@ impl Front {
         }
     }
 
-    /// The cursor of a subscription on a partition, durable; made where it is not.
+    /// As [`crate::Subscriptions::make_cursor`].
     ///
     /// # Errors
-    /// `SUBSCRIPTION_NOT_FOUND`: not of this topic; those of [`Front::resolve`] and [`PartitionHandle::make_cursor`].
+    /// Those of it.
     pub(in crate::listener) async fn make_cursor(
         &self,
         open: &PartitionHandle,
         subscription: &Subscription,
     ) -> Result<(), Fault> {
-        let known = open.cursors(Some(subscription.id), 0).await?;
-        if !known.is_empty() {
-            return Ok(());
-        }
-        let Some(topic) = subscription.topic(open.id().topic) else {
-            let words = format!(
-                "subscription {} does not have this topic",
-                subscription.name
-            );
-            return Err(Fault::new(Reason::SubscriptionNotFound, words));
-        };
-        let base = self.resolve(open, topic.start_of(open.id().index)).await;
-        let base = match base {
-            // What it was to begin at is gone meanwhile.
-            Err(fault) if fault.reason == Reason::OffsetOutOfRange => open.offsets().log_start,
-            base => base?,
-        };
-        open.make_cursor(CursorStart {
-            subscription: subscription.id,
-            name: subscription.name.shared(),
-            hold: subscription.hold,
-            base,
-        })
-        .await
+        self.subscriptions.make_cursor(open, subscription).await
     }
 
-    /// The offset of a place, now.
+    /// As [`StartPoint::resolve`].
     ///
     /// # Errors
     /// `OFFSET_OUT_OF_RANGE`, and those of reading.
@@ -143,18 +119,6 @@ impl Front {
         open: &PartitionHandle,
         point: StartPoint,
     ) -> Result<Offset, Fault> {
-        let offsets = open.offsets();
-        match point {
-            StartPoint::Earliest => Ok(offsets.log_start),
-            StartPoint::Latest => Ok(offsets.high_watermark),
-            StartPoint::Offset(offset) => {
-                offsets.check(offset)?;
-                Ok(offset)
-            }
-            StartPoint::Time(time) => {
-                let found = open.offset_at_time(time).await?;
-                Ok(found.map_or(open.offsets().high_watermark, |(offset, _)| offset))
-            }
-        }
+        point.resolve(open).await
     }
 }

@@ -215,6 +215,30 @@ async fn recreated_topic_starts_without_cursors() {
     assert_eq!(listed[0].topics, ["public/default/t"]);
 }
 
+/// All of its records came while the subscription was there.
+#[tokio::test]
+async fn recreated_topic_begins_at_earliest_for_a_consumer_that_says_nothing() {
+    let world = World::new().await;
+    let topic = world.topic("t", 1).await;
+    store(&world, &topic, 3).await;
+    let silent = |topic| v1::Attach {
+        start: None,
+        ..attach(topic, "s")
+    };
+    let mut consumer = Consumer::open(&world).await;
+    assert_eq!(consumer.attached(silent(&topic)).await.base, 3);
+    let delete = v1::DeleteTopicRequest {
+        name: "t".to_owned(),
+        topic_uuid: bytes::Bytes::new(),
+    };
+    world.admin().delete_topic(delete).await.unwrap();
+    consumer.detached().await;
+    let topic = world.topic("t", 1).await;
+    store(&world, &topic, 3).await;
+    assert_eq!(consumer.attached(silent(&topic)).await.base, 0);
+    assert_eq!(offsets(&consumer.delivery().await), [0, 1, 2]);
+}
+
 /// Else the first records of a new partition would be lost to a subscription that began at latest (serving.md B2.12).
 #[tokio::test]
 async fn partitions_that_are_added_later_begin_at_earliest() {
