@@ -187,6 +187,12 @@ impl NodeCore {
         runs
     }
 
+    /// The newest log file that entries of these sealed files come from.
+    pub fn newest_log_file(&self, files: &[u32]) -> u32 {
+        let summaries = files.iter().filter_map(|file| self.state.files.get(file));
+        summaries.map(|summary| summary.newest).max().unwrap_or(0)
+    }
+
     /// True for a ledger that is known here and not deleted.
     pub fn lives(&self, ledger: LedgerId) -> bool {
         lives(&self.state, ledger)

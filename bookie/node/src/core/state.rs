@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hulse_proto::id::{FenceToken, LedgerId};
 
-use crate::index::{FileSummary, IdRanges, Location, Slot};
+use crate::index::{FileSummary, IdRanges, Location, Provenance, Slot};
 use crate::ledger::LedgerState;
 use crate::log::{DamagedRange, FileKind, LimboKind, Record, SealedFile};
 
@@ -93,12 +93,18 @@ impl NodeState {
 
     /// A file got its footer, or was compacted from others: its runs take their place in the index.
     pub fn file_sealed(&mut self, sealed: SealedFile) {
+        let file = sealed.summary.file;
+        self.files.insert(file, sealed.summary);
+        let files = &self.files;
+        let provenance = |file| {
+            let known = files.get(&file).map(FileSummary::provenance);
+            known.unwrap_or(Provenance::of_log(file))
+        };
         for (ledger, runs) in &sealed.runs {
             if let Some(state) = self.ledgers.get_mut(ledger).filter(|state| !state.deleted) {
-                state.entries.seal(sealed.summary.file, runs);
+                state.entries.seal(file, runs, provenance);
             }
         }
-        self.files.insert(sealed.summary.file, sealed.summary);
         self.sealed_below = self.sealed_below.max(sealed.sealed_below);
         self.replay_from = self.replay_from.max(sealed.replay_from.unwrap_or(0));
     }

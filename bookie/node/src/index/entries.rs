@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. Runs neither overlap nor are empty; they are sorted.
-//! 2. Of several copies in sealed files, the one in the file of the highest number counts; one in a file that is not sealed counts
-//!    before them all. So a copy that took the place of a damaged one is found, and what compaction moved is found where it is now.
+//! 2. Of several copies in sealed files, the one of the greatest [`Provenance`] counts; one in a file that is not sealed counts before
+//!    them all. So a copy that took the place of a damaged one is found, and what compaction moved is found where it is now.
 
 use std::ops::Range;
 
@@ -11,6 +11,7 @@ use hulse_proto::id::EntryId;
 
 use super::lists::ColdRuns;
 use super::runs::{Runs, Slot};
+use super::summary::Provenance;
 use super::wanted::{Part, Wanted};
 
 /// Consecutive entries in a sealed file.
@@ -108,8 +109,8 @@ impl Entries {
         self.hot.insert(entry, slot);
     }
 
-    /// A file is sealed: its runs take the place of its entries.
-    pub fn seal(&mut self, file: u32, runs: &[ColdRun]) {
+    /// A file is sealed: its runs take the place of its entries. `provenance` is asked about it, and about other sealed files.
+    pub fn seal(&mut self, file: u32, runs: &[ColdRun], provenance: impl Fn(u32) -> Provenance) {
         self.hot.drop_file(file);
         // Ledgers grow upwards, file by file.
         if runs.first().is_none_or(|run| self.cold.end() <= run.first) {
@@ -118,7 +119,8 @@ impl Entries {
         }
         for run in runs {
             let range = run.first..run.end();
-            self.cold.edit(range, |some| insert_run(some, *run));
+            self.cold
+                .edit(range, |some| insert_run(some, *run, &provenance));
         }
     }
 
@@ -196,14 +198,14 @@ impl Entries {
     }
 }
 
-/// Inserts a run into sorted ones: of what both hold, the one of the higher file counts.
-fn insert_run(runs: &mut Vec<ColdRun>, run: ColdRun) {
+/// Inserts a run into sorted ones: of what both hold, the one of the greater provenance counts.
+fn insert_run(runs: &mut Vec<ColdRun>, run: ColdRun, provenance: &impl Fn(u32) -> Provenance) {
     let from = runs.partition_point(|other| other.end() <= run.first);
     let met = runs[from..].partition_point(|other| other.first < run.end());
     let mut pieces = Vec::new();
     let mut at = run.first;
     for other in &runs[from..from + met] {
-        if other.file >= run.file {
+        if provenance(other.file) >= provenance(run.file) {
             pieces.extend(run.cut(&(at..other.first.max(at))));
             pieces.push(*other);
             at = at.max(other.end());
@@ -253,19 +255,21 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map from entry to the highest file.
+        /// Against a map from entry to the file that comes last.
         #[test]
         fn cold_runs_in_any_order_give_the_newest_copy_of_each_entry(
             runs in prop::collection::vec((0..40_u64, 1..12_u32, 0..6_u32), 0..20),
+            from in prop::collection::vec(0..6_u32, 6),
         ) {
+            let provenance = |file: u32| Provenance { newest: from[file as usize].min(file), file };
             let mut entries = Entries::default();
             let mut expected = std::collections::BTreeMap::new();
             for &(first, count, file) in &runs {
                 // A file has one slot per entry, so equal entries of equal files have equal slots.
-                entries.seal(file, &[run(first, count, file)]);
+                entries.seal(file, &[run(first, count, file)], provenance);
                 for entry in first..first + u64::from(count) {
                     let held = expected.entry(entry).or_insert(file);
-                    *held = file.max(*held);
+                    *held = std::cmp::max_by_key(file, *held, |file| provenance(*file));
                 }
             }
             let found: Vec<(u64, u32, u32)> = entries.cold()
@@ -279,7 +283,7 @@ mod tests {
     #[test]
     fn run_through_hot_and_cold_is_one_and_ends_at_a_gap() {
         let mut entries = Entries::default();
-        entries.seal(1, &[run(0, 10, 1)]);
+        entries.seal(1, &[run(0, 10, 1)], Provenance::of_log);
         for entry in [4, 5, 10, 12] {
             entries.insert(EntryId(entry), slot(7, entry as u32));
         }
@@ -301,8 +305,8 @@ mod tests {
     #[test]
     fn cold_entries_that_count_are_those_without_a_hot_copy() {
         let mut entries = Entries::default();
-        entries.seal(1, &[run(0, 10, 1)]);
-        entries.seal(2, &[run(20, 5, 2)]);
+        entries.seal(1, &[run(0, 10, 1)], Provenance::of_log);
+        entries.seal(2, &[run(20, 5, 2)], Provenance::of_log);
         for entry in [0, 4, 5, 24] {
             entries.insert(EntryId(entry), slot(7, entry as u32));
         }
@@ -324,7 +328,7 @@ mod tests {
             entries.insert(EntryId(entry), slot(3, entry as u32));
         }
         entries.insert(EntryId(2), slot(4, 0));
-        entries.seal(3, &[run(0, 4, 3)]);
+        entries.seal(3, &[run(0, 4, 3)], Provenance::of_log);
         assert!(entries.hot(EntryId(1)).is_none());
         assert_eq!(entries.hot(EntryId(2)), Some(slot(4, 0)));
         assert_eq!(entries.cold().collect::<Vec<_>>(), [run(0, 4, 3)]);

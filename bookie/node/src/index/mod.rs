@@ -22,5 +22,5 @@ mod wanted;
 pub use entries::{ColdRun, Entries};
 pub use locator::{Locator, ReadFault};
 pub use runs::{Location, Runs, Slot};
-pub use summary::{FileSummary, IdRanges, LedgerShare};
+pub use summary::{FileSummary, IdRanges, LedgerShare, Provenance};
 pub use wanted::{Located, Part, Wanted};

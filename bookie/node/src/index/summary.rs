@@ -25,12 +25,42 @@ pub struct FileSummary {
     pub file: u32,
     /// Its kind.
     pub kind: FileKind,
+    /// The newest log file that its entries come from; of a log file its own number.
+    pub newest: u32,
     /// Its length on the disk.
     pub bytes: u64,
     /// Logical end of its body.
     pub end: u64,
-    /// By ledger; a ledger's entries here may be copies of what a file of a higher number holds, too.
+    /// By ledger; a ledger's entries here may be copies of what another file holds, too.
     pub shares: Shares,
+}
+
+impl FileSummary {
+    /// Orders it among other files that hold the same entries.
+    pub fn provenance(&self) -> Provenance {
+        Provenance {
+            newest: self.newest,
+            file: self.file,
+        }
+    }
+}
+
+/// Of two copies of an entry in sealed files the one of the greater provenance counts. A copy is only ever appended, behind everything
+/// that the log held then; so it comes after what is compacted from older log files, whatever number that file has, and before what
+/// is compacted from its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Provenance {
+    /// The newest log file that entries of the file come from.
+    pub newest: u32,
+    /// The file.
+    pub file: u32,
+}
+
+impl Provenance {
+    /// Of a log file.
+    pub fn of_log(file: u32) -> Self {
+        Self { newest: file, file }
+    }
 }
 
 /// A set of numbers, as ranges.

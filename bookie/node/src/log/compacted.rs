@@ -36,6 +36,8 @@ pub struct CompactedSetup {
     pub created_at: TimestampMs,
     /// The files whose live entries it takes over, ascending.
     pub replaces: Vec<u64>,
+    /// The newest log file of which it is to hold entries.
+    pub newest: u64,
     /// Preallocated: what is to be copied, and a little more.
     pub bytes: u64,
 }
@@ -85,6 +87,7 @@ impl CompactedWriter {
                 salt: setup.salt,
                 created_at: setup.created_at,
                 file_bytes: setup.bytes,
+                counts_as: (setup.replaces.last() != Some(&setup.newest)).then_some(setup.newest),
                 replaces: setup.replaces,
             },
             builder: FooterBuilder::default(),

@@ -160,6 +160,7 @@ pub(super) fn header(setup: &mut WriterSetup, id: u64, bytes: u64) -> FileHeader
         created_at: setup.created_at,
         file_bytes: bytes,
         replaces: Vec::new(),
+        counts_as: None,
     }
 }
 

@@ -32,6 +32,7 @@ impl SealedFile {
             summary: FileSummary {
                 file,
                 kind: footer.header.kind,
+                newest: footer.header.newest_log_file() as u32,
                 bytes,
                 end: footer.end,
                 shares: footer.ledgers.iter().map(share).collect(),

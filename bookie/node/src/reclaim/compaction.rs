@@ -34,6 +34,8 @@ pub struct Sources {
     pub runs: Vec<(LedgerId, ColdRun)>,
     /// Bytes of it, about.
     pub bytes: u64,
+    /// The newest log file that any of it comes from.
+    pub newest: u32,
 }
 
 /// Why a piece was not copied. The compaction is to be given up.
@@ -77,6 +79,7 @@ impl Compaction {
         let replaces = sources.files.iter().map(|file| u64::from(*file)).collect();
         let writer = CompactedWriter::create(CompactedSetup {
             replaces,
+            newest: u64::from(sources.newest),
             bytes,
             ..setup
         })?;

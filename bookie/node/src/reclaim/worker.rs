@@ -120,6 +120,7 @@ impl Worker {
             files: files.clone(),
             runs,
             bytes,
+            newest: ground.look(|core| core.newest_log_file(&files)),
         };
         match Compaction::begin(sources, setup) {
             Ok(compaction) => {

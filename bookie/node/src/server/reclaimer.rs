@@ -171,6 +171,7 @@ impl Ground for SharedGround<'_> {
             salt: self.seams.rng.next_u64(),
             created_at: self.seams.clock.now_ms(),
             replaces: Vec::new(),
+            newest: 0,
             bytes: 0,
         }
     }

@@ -122,6 +122,7 @@ impl Ground for StepGround<'_> {
             salt: self.salt,
             created_at: 0,
             replaces: Vec::new(),
+            newest: 0,
             bytes: 0,
         }
     }

@@ -27,6 +27,7 @@ fn file_header() -> FileHeader {
         created_at: 6,
         file_bytes: 7,
         replaces: vec![1, 3],
+        counts_as: None,
     }
 }
 
@@ -93,6 +94,7 @@ fn roundtrip_file_header() {
     ));
     let full = FileHeader {
         replaces: (0..REPLACES_MAX as u64).collect(),
+        counts_as: Some(0),
         ..file_header()
     };
     assert_eq!(FileHeader::decode(&full.encode()), Ok(full));

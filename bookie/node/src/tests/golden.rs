@@ -48,6 +48,7 @@ fn header(kind: FileKind, file: u64, replaces: Vec<u64>) -> FileHeader {
         created_at: 1_700_000_000_000,
         file_bytes: 1 << 28,
         replaces,
+        counts_as: None,
     }
 }
 

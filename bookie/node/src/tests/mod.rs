@@ -18,6 +18,7 @@ mod modes;
 mod node;
 mod power_loss;
 mod proof;
+mod provenance;
 mod reclaim;
 mod reclaim_corners;
 mod replay;

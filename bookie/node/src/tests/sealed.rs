@@ -70,6 +70,7 @@ fn footer_of(file: u64, ledgers: Vec<FooterLedger>) -> Footer {
             created_at: 0,
             file_bytes: 256 << 20,
             replaces: Vec::new(),
+            counts_as: None,
         },
         first_sequence: 0,
         next_sequence: 1,

@@ -17,6 +17,7 @@
 //! | 104 | 8 | how many files it replaces (compacted only) |
 //! | 112 | 8 each | numbers of these files, ascending |
 //! | … | … | zero |
+//! | 4084 | 8 | number of the log file as which its entries count, plus 1; 0: as the newest that it replaces (compacted only) |
 //! | 4092 | 4 | CRC32C of all before |
 //!
 //! Little-endian. Numbers are given once, over both kinds.
@@ -33,6 +34,7 @@ pub const FORMAT_VERSION: u32 = 1;
 /// Most files that one compacted file replaces.
 pub const REPLACES_MAX: usize = 256;
 
+const COUNTS_AS_AT: usize = BLOCK_BYTES - 12;
 const FILE_MAGIC: u64 = u64::from_le_bytes(*b"HULSELOG");
 
 /// What a file is.
@@ -78,6 +80,8 @@ pub struct FileHeader {
     pub file_bytes: u64,
     /// Files whose live entries it took over, ascending; at most [`REPLACES_MAX`].
     pub replaces: Vec<u64>,
+    /// The log file as which its entries count, if that is not the newest that it replaces: some of these are compacted themselves.
+    pub counts_as: Option<u64>,
 }
 
 /// Why bytes are not a log file's header.
@@ -98,6 +102,12 @@ pub enum FileHeaderError {
 }
 
 impl FileHeader {
+    /// The newest log file of which it holds entries. Of several copies of an entry the one of the newest log file counts.
+    pub fn newest_log_file(&self) -> u64 {
+        let newest = self.counts_as.or(self.replaces.last().copied());
+        newest.unwrap_or(self.file)
+    }
+
     /// The block.
     ///
     /// # Panics
@@ -121,7 +131,8 @@ impl FileHeader {
         out.put_u64_le(self.file_bytes);
         out.put_u64_le(self.replaces.len() as u64);
         self.replaces.iter().for_each(|file| out.put_u64_le(*file));
-        out.resize(BLOCK_BYTES - 4, 0);
+        out.resize(COUNTS_AS_AT, 0);
+        out.put_u64_le(self.counts_as.map_or(0, |file| file + 1));
         let crc = crc32c(&out);
         out.put_u32_le(crc);
         out
@@ -168,6 +179,7 @@ impl FileHeader {
             created_at: rest.get_i64_le(),
             file_bytes: rest.get_u64_le(),
             replaces: replaces(&mut rest)?,
+            counts_as: (&block[COUNTS_AS_AT..]).get_u64_le().checked_sub(1),
         })
     }
 }
