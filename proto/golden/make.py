@@ -134,6 +134,7 @@ def metadata():
         "ledger": ledger,
         "ledger_version_2": message((1, 2)) + ledger[2:],
         "topic": message((1, TOPIC), (2, 12), (3, 1), (4, TIME), (5, 1), (6, [86_400_000]), (7, [-1])),
+        "topic_with_quota": message((1, TOPIC), (2, 1), (3, 2), (4, TIME), (8, [1 << 30]), (9, [-1]), (10, 2)),
         "partition": message((1, 3), (2, "broker-1"), (3, BOOT)),
         "chain": message((1, [link, gap]), (2, 1005)),
         "chain_of_state": message((1, [state_link])),

@@ -274,6 +274,17 @@ fn metadata_of_topics_of_version_1_are_read_and_written() {
         ..metadata::Topic::default()
     };
     check(golden!("topic"), &topic);
+    let topic = metadata::Topic {
+        topic_uuid: bytes_of(4),
+        partitions: 1,
+        state: metadata::topic::State::Deleting as i32,
+        created_at_ms: TIME,
+        backlog_bytes: Some(1 << 30),
+        backlog_ms: Some(-1),
+        backlog_action: 2,
+        ..metadata::Topic::default()
+    };
+    check(golden!("topic_with_quota"), &topic);
     let partition = metadata::Partition {
         owner_epoch: 3,
         owner: "broker-1".to_owned(),

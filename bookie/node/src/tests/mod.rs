@@ -1,5 +1,6 @@
 //! Tests of the whole node: over real files, and step by step over a disk that forgets.
 
+mod cookies;
 mod corruption;
 mod crash_points;
 mod dead_below;
@@ -19,6 +20,7 @@ mod node;
 mod power_loss;
 mod proof;
 mod provenance;
+mod readers;
 mod reclaim;
 mod reclaim_corners;
 mod replay;
