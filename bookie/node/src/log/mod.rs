@@ -30,6 +30,7 @@ pub mod recovery;
 pub mod scan;
 mod sealed_file;
 mod sealer;
+mod unlink;
 pub mod writer;
 
 pub use format::record::{DamagedRange, LimboKind, Record};
@@ -38,3 +39,4 @@ pub use format::{
 };
 pub use sealed_file::SealedFile;
 pub use sealer::FileWorkEnd;
+pub use unlink::unlink;

@@ -1,5 +1,5 @@
 //! The writer's other half: begins and ends the work on whole files (`file_work`): the next one, footers of full ones, names of
-//! compacted ones; and takes away what is dead.
+//! compacted ones.
 //!
 //! # Invariants
 //! 1. A footer is begun when its file, and every one before it, is durable (storage.md 4.4).
@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use super::compacted::FinishedFile;
 use super::file_work::{Done, FileWork, FileWorkDone, Piece, Sealed};
-use super::format::{FileKind, name_of, side_name};
 use super::new_file::header;
 use super::recovery::LogError;
 use super::sealed_file::SealedFile;
@@ -187,17 +186,5 @@ impl LogWriter {
             self.end(work.run())?;
         }
         Ok(())
-    }
-
-    /// Takes a file away that nothing lives in any more; [`crate::log::Record::FilesRemoved`] is durable. Reads that hold it go on.
-    ///
-    /// # Errors
-    /// Of the disk; final.
-    pub fn remove(&mut self, kind: FileKind, file: u32) -> Result<(), LogError> {
-        self.files.remove(file);
-        let disk = &self.setup.disk;
-        disk.remove(&name_of(kind, u64::from(file)))?;
-        disk.remove(&side_name(u64::from(file)))?;
-        Ok(disk.sync_dir()?)
     }
 }

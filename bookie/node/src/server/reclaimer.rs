@@ -16,7 +16,7 @@ use crate::core::{Event, Level, NodeCore};
 use crate::disk::{Disk, DiskError};
 use crate::index::Locator;
 use crate::log::compacted::{CompactedSetup, FinishedFile};
-use crate::log::format::{name_of, side_name};
+use crate::log::unlink;
 use crate::reclaim::{Ground, Pace, Work, Worker};
 
 /// How often the volume is looked at, and whether there is something to free.
@@ -95,22 +95,10 @@ impl Reclaimer<'_> {
     /// Removes the files whose removal is durable on record.
     fn unlink(&mut self) -> Result<bool, DiskError> {
         let files = self.ground.shared.take_unlinks();
-        let disk = &self.ground.seams.disk;
-        let mut unlinked = Vec::new();
-        for (kind, file) in &files {
-            let name = name_of(*kind, u64::from(*file));
-            let bytes = disk.open(&name).and_then(|open| open.bytes()).unwrap_or(0);
-            let open = self.ground.locator().files().remove(*file);
-            disk.remove(&name)?;
-            disk.remove(&side_name(u64::from(*file)))?;
-            unlinked.extend(open);
+        let disk = self.ground.seams.disk.as_ref();
+        for file in unlink(disk, self.ground.locator().files(), &files)? {
+            let bytes = file.bytes().unwrap_or(0);
             self.ground.shared.metrics.reclaimed.inc_by(bytes);
-            tracing::debug!(name, bytes, "log file removed");
-        }
-        if !files.is_empty() {
-            disk.sync_dir()?;
-        }
-        for file in unlinked {
             free(file, |time| self.ground.shared.sleep(time))?;
         }
         Ok(!files.is_empty())

@@ -10,6 +10,7 @@ use crate::disk::Disk;
 use crate::index::Locator;
 use crate::log::compacted::CompactedSetup;
 use crate::log::recovery::LogError;
+use crate::log::unlink;
 use crate::reclaim::{Ground, Work};
 
 /// What a piece of reclaim did.
@@ -29,7 +30,7 @@ impl StepNode {
         self.worker.compacts() || !self.unlink.is_empty()
     }
 
-    /// One piece of reclaim or scrub: unlinks a file whose removal is on record, goes on with a copy, or begins what is due.
+    /// One piece of reclaim or scrub: unlinks files whose removal is on record, goes on with a copy, or begins what is due.
     pub fn reclaim(&mut self) -> Reclaimed {
         let mut effects = Vec::new();
         let mut done = Reclaimed::default();
@@ -47,12 +48,13 @@ impl StepNode {
     }
 
     fn reclaim_piece(&mut self, effects: &mut Vec<Effect>) -> Result<(bool, bool), LogError> {
-        if let Some((kind, file)) = self.unlink.pop() {
+        let removed = std::mem::take(&mut self.unlink);
+        if !removed.is_empty() {
             if !self.config.sync.always() {
                 // On record is durable here, whatever stored means.
                 self.driver.writer.sync()?;
             }
-            self.driver.writer.remove(kind, file)?;
+            unlink(self.disk.as_ref(), self.locator.files(), &removed)?;
             self.worker.wake();
             return Ok((true, false));
         }
