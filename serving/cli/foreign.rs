@@ -86,7 +86,6 @@ const FLAGS: &[(&str, &str)] = &[
     ("--compression-codec", COMPRESSION),
     ("--compression-type", COMPRESSION),
     ("--replication-factor", COPIES),
-    ("--config", RETENTION),
     ("--topic-config", RETENTION),
     ("--list", "hulse topics list"),
     ("--describe", "hulse topics describe TOPIC"),

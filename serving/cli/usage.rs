@@ -152,7 +152,7 @@ mod tests {
             ("hulse produce orders -b localhost:9092", "--server"),
             ("hulse topics create orders -r 3", "broker.replication"),
             (
-                "hulse topics create orders --config retention.ms=1",
+                "hulse topics create orders --topic-config retention.ms=1",
                 "--retention",
             ),
             ("hulse topics consume orders", "hulse consume TOPIC"),

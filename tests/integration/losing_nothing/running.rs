@@ -51,7 +51,10 @@ fn record_with_a_receipt_is_there_after_a_kill() {
 #[test]
 fn import_that_was_cut_off_is_continued_without_a_loss_and_without_a_double() {
     let mut server = Server::start(PORT + 2);
-    let lines: Vec<String> = (0..20_000).map(|number| format!("line {number}")).collect();
+    // More than a producer has under way, so that it cannot be through before it is cut off.
+    let lines: Vec<String> = (0..40_000)
+        .map(|number| format!("line {number:02000}"))
+        .collect();
     let kept = Mutex::new(None);
     let first = runtime();
     first.block_on(async {
