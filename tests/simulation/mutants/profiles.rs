@@ -12,7 +12,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha12Rng;
 use tests_harness::network::{Delivery, Kind};
-use tests_harness::{PowerLoss, World};
+use tests_harness::{PowerLoss, SimBookie, World};
 use tokio::time::sleep;
 
 /// What a run of E = Qw = 3, Qa = 2 is made of besides its writer.
@@ -82,7 +82,8 @@ pub const LOST_CHANGE: Profile = Profile {
 };
 
 /// 4.3: one member lacks the newest entries, another one restarts with a bad group in the middle of its log, and the answers of the
-/// third to recovery are lost, its fence's too: it alone knows how far the ledger is confirmed.
+/// third to recovery are lost, its fence's too. It alone may know how far the ledger is confirmed, so no add reaches the second
+/// behind its damage: such an add would tell that, too.
 pub const BAD_GROUP: Profile = Profile {
     bookies: 3,
     appends: 200,
@@ -194,28 +195,42 @@ fn bad_group(world: &Arc<World>, rng: &mut ChaCha12Rng) {
     let Some((ledger, _)) = ledgers.last() else {
         return;
     };
-    let (ledger, entry) = (LedgerId(*ledger), EntryId(rng.random_range(1..6)));
+    // Behind the newest file's beginning: of older files a start reads the footer only. And not the last: a later group proves the hole.
+    let (ledger, back) = (LedgerId(*ledger), rng.random_range(2..12));
     let names = shuffled(world, rng);
     let damaged = world
         .bookies
         .iter()
         .find(|bookie| bookie.name() == names[0]);
+    let spoiled = Arc::new(AtomicBool::new(false));
     if let Some(damaged) = damaged.cloned() {
         let wait = Duration::from_millis(rng.random_range(200..600));
+        let now = spoiled.clone();
         tokio::spawn(async move {
             sleep(wait).await;
-            damaged.spoil_entry(ledger, entry);
+            let entry = EntryId(held(&damaged, ledger).saturating_sub(back));
+            now.store(damaged.spoil_entry(ledger, entry), Ordering::Relaxed);
             damaged.crash(PowerLoss::No);
         });
     }
     world.network.script(move |message| {
-        let [lacking, mute] = [1, 2].map(|place| names[place] == message.bookie);
+        let [damaged, lacking, mute] = [0, 1, 2].map(|place| names[place] == message.bookie);
+        let late = damaged && spoiled.load(Ordering::Relaxed);
         match (message.kind, message.answer) {
-            (Kind::Add, false) if lacking => Some(Delivery::Drop),
+            (Kind::Add, false) if lacking || late => Some(Delivery::Drop),
             (Kind::Fence | Kind::RecoveryRead, true) if mute => Some(Delivery::Drop),
             _ => None,
         }
     });
+}
+
+/// The end of what a bookie holds of a ledger.
+fn held(bookie: &SimBookie, ledger: LedgerId) -> u64 {
+    let end = bookie.node(|node| {
+        let ledger = node.core().state().ledgers.get(&ledger)?;
+        Some(ledger.entries.end().0)
+    });
+    end.flatten().unwrap_or(0)
 }
 
 /// True for an owner's change of a ledger that leaves it without `member`.
