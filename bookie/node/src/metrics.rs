@@ -38,6 +38,8 @@ pub struct NodeMetrics {
     pub log_held: Gauge,
     /// Of those, bytes that nobody can ask for any more, in sealed files.
     pub log_dead: Gauge,
+    /// 1 while the state of all ledgers fits no log file, so that none can be removed (G10).
+    pub snapshot_missing: Gauge,
     /// Bytes of log files that were removed.
     pub reclaimed: Counter,
     /// Bytes that compaction wrote; by those of `log_bytes`: write amplification.
@@ -69,6 +71,7 @@ impl NodeMetrics {
             disk_free: Gauge::default(),
             log_held: Gauge::default(),
             log_dead: Gauge::default(),
+            snapshot_missing: Gauge::default(),
             reclaimed: Counter::default(),
             compaction_bytes: Counter::default(),
             scrubbed: Counter::default(),
@@ -145,6 +148,11 @@ impl NodeMetrics {
         for (name, help, gauge) in gauges {
             bookie.register_with_unit(name, help, Unit::Bytes, gauge.clone());
         }
+        bookie.register(
+            "snapshot_missing",
+            "1: the state of all ledgers fits no log file, and no space is freed",
+            self.snapshot_missing.clone(),
+        );
         let counters = [
             ("reclaimed", "Log files removed", &self.reclaimed),
             (

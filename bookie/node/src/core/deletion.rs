@@ -57,7 +57,7 @@ impl NodeCore {
         if self.unknown_below_watermark(to) && !self.verifying.contains_key(&ledger) {
             return Ok(GroupNumber(0));
         }
-        self.admit_bytes(STATE_RECORD_BYTES, Purpose::State)?;
+        self.admit_bytes(STATE_RECORD_BYTES, Purpose::Tombstone)?;
         let group = self.groups.append(&Record::Tombstone { ledger });
         self.reclaiming.buried(ledger, &self.state);
         self.state.bury(ledger);
@@ -78,7 +78,8 @@ impl NodeCore {
             return;
         };
         // Without room now the next deletion tries again.
-        if self.admit_bytes(STATE_RECORD_BYTES, Purpose::State).is_ok() {
+        let room = self.admit_bytes(STATE_RECORD_BYTES, Purpose::Tombstone);
+        if room.is_ok() {
             let group = self.groups.append(&Record::DeadBelow { below });
             self.groups.wait(group, Waiter::DeadBelow { below });
             self.raising = Some(below);

@@ -43,9 +43,11 @@ pub enum Verdict {
 pub struct Room {
     /// In the file that is being written.
     pub current: u64,
+    /// Length of that file, room or not.
+    pub length: u64,
     /// In the next one, made in advance; 0: there is none.
     pub spare: u64,
-    /// Making the next one failed because the disk is full.
+    /// The disk is too full for another file of the usual length.
     pub full: bool,
 }
 

@@ -215,6 +215,7 @@ mod tests {
         let mut disk = fullness();
         let room = Room {
             current: FILE - 1,
+            length: FILE,
             spare: FILE,
             full: true,
         };
@@ -239,6 +240,7 @@ mod tests {
         let mut disk = fullness();
         let room = Room {
             current: FILE / 5,
+            length: FILE,
             spare: 0,
             full: true,
         };

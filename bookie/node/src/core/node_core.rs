@@ -26,6 +26,9 @@ const NO_ROOM: &str = "the disk has no room for another log file of bookie.log_f
 const KEPT_FREE: &str = "the disk's free space is below the reserve of bookie.disk_reserve";
 /// On a full disk this share of a log file is kept for fences and tombstones: without them nothing could ever be freed (D3).
 const STATE_SHARE: u64 = 16;
+/// Of the last file this share, and no more than so many bytes, are kept for tombstones: reads that need fences come at any time.
+const TOMBSTONE_SHARE: u64 = 10;
+const TOMBSTONE_BYTES_MAX: u64 = 64 << 10;
 /// And these last blocks for removals of files, or what is dead could not be given back: the record of one makes room for a whole file.
 const REMOVAL_BYTES: u64 = 16 << 10;
 
@@ -36,8 +39,10 @@ pub(super) enum Purpose {
     Data,
     /// META, CONTROL, recovery and copies.
     Passing,
-    /// Fences, tombstones, watermarks.
+    /// Fences.
     State,
+    /// Tombstones and watermarks.
+    Tombstone,
     /// Removals of files: what gives space back.
     Removal,
 }
@@ -422,21 +427,36 @@ impl NodeCore {
         let needed = self
             .groups
             .room_needed(bytes + self.verifying_bytes as usize);
-        let last = self.room.full && self.room.spare == 0;
-        let file_bytes = self.limits.levels.file_bytes;
-        let kept = match purpose {
-            _ if !last => 0,
-            Purpose::Data | Purpose::Passing => file_bytes / STATE_SHARE + REMOVAL_BYTES,
-            Purpose::State => REMOVAL_BYTES,
-            Purpose::Removal => 0,
+        let room = self.room;
+        let most = room.current.max(room.spare);
+        let fits = match room.full {
+            false => needed <= most,
+            // What is kept stays in the file that takes the record, or all of the next one does.
+            true => {
+                needed + self.kept_of_last_file(purpose) <= most
+                    || (room.spare > 0 && needed <= room.current)
+            }
         };
-        if needed + kept > self.room.current.max(self.room.spare) {
+        if !fits {
             return Err(match self.room.full {
                 true => read_only(NO_ROOM),
                 false => self.busy(),
             });
         }
         Ok(())
+    }
+
+    /// Bytes that are not given away for this when no other file can be made.
+    fn kept_of_last_file(&self, purpose: Purpose) -> u64 {
+        let tombstones = (self.room.length / TOMBSTONE_SHARE).min(TOMBSTONE_BYTES_MAX);
+        match purpose {
+            Purpose::Data | Purpose::Passing => {
+                self.limits.levels.file_bytes / STATE_SHARE + REMOVAL_BYTES
+            }
+            Purpose::State => tombstones + REMOVAL_BYTES,
+            Purpose::Tombstone => REMOVAL_BYTES,
+            Purpose::Removal => 0,
+        }
     }
 
     fn queue_add(

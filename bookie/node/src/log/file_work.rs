@@ -15,10 +15,10 @@ use super::files::SlotTable;
 use super::footer_file::{write_pages, write_side, write_tail};
 use super::format::footer::Footer;
 use super::format::{FileHeader, FileKind, name_of};
-use super::new_file::{NewFile, keep_reserve, make};
+use super::new_file::{FILE_BYTES_MIN, NewFile, keep_reserve, make, make_shorter};
 use super::recovery::Unsealed;
 use super::writer::is_full;
-use crate::disk::{Disk, DiskError, DiskFile};
+use crate::disk::{Disk, DiskError, DiskErrorKind, DiskFile};
 use crate::identity::forget_kernel;
 
 /// A piece of work, begun by the writer.
@@ -28,8 +28,8 @@ pub struct FileWork {
 }
 
 pub(super) enum Piece {
-    /// The next file in advance.
-    Spare(FileHeader),
+    /// The next file in advance; `alone`: a shorter one is better than none.
+    Spare { header: FileHeader, alone: bool },
     /// The footer of a full file.
     Footer(Box<Unsealed>),
     /// Number and name of a compacted file; the footer has the number.
@@ -57,14 +57,14 @@ pub(super) struct Sealed {
 impl FileWork {
     /// True when this makes the next log file.
     pub fn is_spare(&self) -> bool {
-        matches!(self.piece, Piece::Spare(_))
+        matches!(self.piece, Piece::Spare { .. })
     }
 
     /// Carries it out, on any thread.
     pub fn run(self) -> FileWorkDone {
         let disk = self.disk.as_ref();
         FileWorkDone(match self.piece {
-            Piece::Spare(header) => Done::Spare(spare(disk, header)),
+            Piece::Spare { header, alone } => Done::Spare(spare(disk, header, alone)),
             Piece::Footer(unsealed) => {
                 let sealed = write_footer(disk, &unsealed);
                 Done::Footer(unsealed, sealed)
@@ -74,10 +74,19 @@ impl FileWork {
     }
 }
 
-fn spare(disk: &dyn Disk, header: FileHeader) -> Result<NewFile, DiskError> {
-    let made = make(disk, header, None)?;
-    keep_reserve(disk)?;
-    Ok(made)
+fn spare(disk: &dyn Disk, header: FileHeader, alone: bool) -> Result<NewFile, DiskError> {
+    let usual = header.file_bytes;
+    let made = make(disk, header.clone(), None);
+    if let Err(error) = &made
+        && error.kind != DiskErrorKind::Full
+    {
+        return made;
+    }
+    keep_reserve(disk, usual)?;
+    match made {
+        Err(_) if alone && usual > FILE_BYTES_MIN => make_shorter(disk, header),
+        other => other,
+    }
 }
 
 fn write_footer(disk: &dyn Disk, unsealed: &Unsealed) -> Result<Sealed, DiskError> {

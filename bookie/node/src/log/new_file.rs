@@ -11,10 +11,15 @@ use crate::config::SyncMode;
 use crate::disk::{Disk, DiskError, DiskErrorKind, DiskFile};
 
 /// On a full disk a start is content with a log file this small, bytes.
-const FILE_BYTES_MIN: u64 = 64 << 10;
+pub(super) const FILE_BYTES_MIN: u64 = 64 << 10;
 const TMP_NAME: &str = "log.tmp";
 /// Blocks that are kept for a start on a disk without any room (storage.md E5).
 const RESERVE_NAME: &str = "start.reserve";
+/// As many of them as this share of a log file has, and no more than so many bytes.
+const RESERVE_SHARE: u64 = 64;
+const RESERVE_BYTES_MAX: u64 = 1 << 20;
+/// On a full disk the next file has this share of the usual length, or that. So what passes goes on, and compaction has the rest.
+const SHORTER_SHARES: [u64; 2] = [2, 16];
 
 /// What the writer must know.
 pub struct WriterSetup {
@@ -116,18 +121,52 @@ fn reserved_file(
 ///
 /// # Errors
 /// Any other failure of the disk.
-pub(super) fn keep_reserve(disk: &dyn Disk) -> Result<(), DiskError> {
+pub(super) fn keep_reserve(disk: &dyn Disk, file_bytes: u64) -> Result<(), DiskError> {
     match disk.open(RESERVE_NAME).and_then(|file| file.bytes()) {
-        Ok(FILE_BYTES_MIN) => return Ok(()),
+        Ok(bytes) if bytes >= FILE_BYTES_MIN => return Ok(()),
         Ok(_) => disk.remove(RESERVE_NAME)?,
         Err(error) if error.kind == DiskErrorKind::Missing => {}
         Err(error) => return Err(error),
     }
-    match disk.create(RESERVE_NAME, FILE_BYTES_MIN) {
-        Ok(_) => disk.sync_dir(),
-        Err(error) if matches!(error.kind, DiskErrorKind::Full | DiskErrorKind::NoFile) => Ok(()),
-        Err(error) => Err(error),
+    let most = (file_bytes / RESERVE_SHARE).clamp(FILE_BYTES_MIN, RESERVE_BYTES_MAX);
+    for bytes in [most, FILE_BYTES_MIN] {
+        match disk.create(RESERVE_NAME, bytes) {
+            Ok(_) => return disk.sync_dir(),
+            Err(error) if error.kind == DiskErrorKind::Full => {}
+            Err(error) if error.kind == DiskErrorKind::NoFile => return Ok(()),
+            Err(error) => return Err(error),
+        }
     }
+    Ok(())
+}
+
+/// Makes a file of this header, or, if the disk is too full for it, a shorter one, once there is a reserve.
+///
+/// # Errors
+/// Of the disk; `Full` leaves nothing behind.
+pub(super) fn make_shorter(disk: &dyn Disk, header: FileHeader) -> Result<NewFile, DiskError> {
+    let usual = header.file_bytes;
+    let lengths = SHORTER_SHARES.map(|share| usual / share);
+    let fitting = lengths.into_iter().filter(|bytes| *bytes > FILE_BYTES_MIN);
+    for file_bytes in fitting {
+        let header = FileHeader {
+            file_bytes,
+            ..header.clone()
+        };
+        match make(disk, header, None) {
+            Err(error) if error.kind == DiskErrorKind::Full => {}
+            other => return other,
+        }
+    }
+    let file_bytes = FILE_BYTES_MIN;
+    make(
+        disk,
+        FileHeader {
+            file_bytes,
+            ..header
+        },
+        None,
+    )
 }
 
 /// Begins the last file anew without taking its name away for a moment: on a full disk that name is all that says that a file before

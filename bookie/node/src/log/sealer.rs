@@ -43,21 +43,24 @@ impl LogWriter {
 
     /// True when [`LogWriter::begin_spare`] has something to do.
     pub fn wants_spare(&self) -> bool {
-        !self.has_spare()
+        let usual = self.setup.file_bytes;
+        self.spares.iter().all(|spare| spare.limit < usual)
     }
 
-    /// Begins to make the next file in advance; `None` if there is one, or another piece is under way.
+    /// Begins to make the next file in advance; `None` if there is one, or another piece is under way. While there is only a short
+    /// one, one of the usual length behind it.
     ///
     /// # Errors
     /// Numbers are used up.
     pub fn begin_spare(&mut self) -> Result<Option<FileWork>, LogError> {
-        if self.has_spare() || self.working {
+        if !self.wants_spare() || self.working {
             return Ok(None);
         }
         self.check_number()?;
         let (next, bytes) = (self.next_file, self.setup.file_bytes);
         let header = header(&mut self.setup, next, bytes);
-        Ok(Some(self.work(Piece::Spare(header))))
+        let alone = !self.has_spare();
+        Ok(Some(self.work(Piece::Spare { header, alone })))
     }
 
     fn check_number(&self) -> Result<(), LogError> {

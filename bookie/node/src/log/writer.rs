@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. A file appears under its name only with a durable header (tmp, header, sync, rename, sync of the directory). It is given another
 //!    one in place only where damage was found already (`new_file`).
-//! 2. The next file is made in advance, so that a full disk shows itself before anything was accepted for it (storage.md E4).
+//! 2. The next file is made in advance, so that a full disk shows itself before anything was accepted for it (storage.md E4). On a
+//!    full one it is short, and the one behind it of the usual length.
 //! 3. Each file begins with the seal of the one before and, if it fits, a snapshot of all state that is no entry (G10).
 //! 4. Any error here is final (E1): the caller never calls again.
 
@@ -16,7 +17,7 @@ use super::files::FileTable;
 use super::footer_builder::FooterBuilder;
 use super::format::{BLOCK_BYTES, LogPosition, file_name};
 use super::group::{GroupBuilder, GroupBytes, Placement};
-use super::new_file::{NewFile, create, first_file};
+use super::new_file::{NewFile, create, first_file, keep_reserve};
 use super::recovery::{LogError, Recovered, Unsealed};
 use crate::config::SyncMode;
 use crate::core::Room;
@@ -26,8 +27,10 @@ pub use super::new_file::WriterSetup;
 
 /// Records of a start or a snapshot in one group: as many as fit the smallest log file behind its header and seal.
 const RECORDS_PER_GROUP: usize = 400;
-/// A snapshot takes at most this part of a file; room that is promised to adds leaves it out.
+/// Room that is promised to adds leaves out this part of a file for a snapshot, or what the last one took and a little more.
 const SNAPSHOT_SHARE: u64 = 8;
+/// So many of these parts at most: the largest entry, or the queue, has to fit behind it.
+const SNAPSHOT_SHARES_MAX: u64 = 3;
 
 /// What stands at the head of the first file of a boot.
 pub struct Head {
@@ -43,7 +46,8 @@ pub struct LogWriter {
     pub(super) files: FileTable,
     current: NewFile,
     footer: FooterBuilder,
-    spare: Option<NewFile>,
+    /// Made in advance: at most a short one, and one of the usual length.
+    pub(super) spares: VecDeque<NewFile>,
     /// Files that are full and lack a footer, oldest first.
     pub(super) unsealed: VecDeque<Unsealed>,
     /// Footers wait for room on the disk.
@@ -54,6 +58,9 @@ pub struct LogWriter {
     pub(super) working: bool,
     /// The newest file with a complete snapshot at its head.
     snapshot_in: Option<u64>,
+    /// What the last snapshot took, or would have, bytes.
+    snapshot_bytes: u64,
+    lacks_snapshot: bool,
     full: bool,
     pub(super) next_file: u64,
     next_sequence: u64,
@@ -82,12 +89,14 @@ impl LogWriter {
             next_file: recovered.next_file.max(current.id() + 1),
             current,
             footer: FooterBuilder::default(),
-            spare: None,
+            spares: VecDeque::new(),
             unsealed: std::mem::take(&mut recovered.unsealed).into(),
             footer_full: false,
             sealing: None,
             working: false,
             snapshot_in: None,
+            snapshot_bytes: 0,
+            lacks_snapshot: false,
             full,
             next_sequence: recovered.next_sequence,
             synced: recovered.end,
@@ -122,7 +131,10 @@ impl LogWriter {
         for group in groups_of(&head.decided) {
             self.write(group)?;
         }
-        self.write_snapshot(&head.snapshot)?;
+        // Nothing of this file is promised yet, but a short one is for what frees space.
+        let shares = if self.full { 1 } else { SNAPSHOT_SHARES_MAX };
+        let most = self.current.limit / SNAPSHOT_SHARE * shares;
+        self.write_snapshot(&head.snapshot, most)?;
         self.sync()?;
         if let Some(tail) = recovered.tail
             && let Some(unsealed) = self.unsealed.iter().find(|u| u.header.file == tail.file)
@@ -138,7 +150,12 @@ impl LogWriter {
         for name in &recovered.unwanted {
             disk.remove(name)?;
         }
-        Ok(disk.sync_dir()?)
+        disk.sync_dir()?;
+        if self.full {
+            // It was used up, maybe, and what was cut is free.
+            keep_reserve(self.setup.disk.as_ref(), self.setup.file_bytes)?;
+        }
+        Ok(())
     }
 
     /// The open files, for readers.
@@ -166,15 +183,28 @@ impl LogWriter {
     /// How much can still be written. One block is held back for a mark.
     pub fn room(&self) -> Room {
         let block = BLOCK_BYTES as u64;
-        let spare = self.spare.as_ref();
+        let spares = self.spares.iter().map(|spare| {
+            let head = 2 * block + self.snapshot_room(spare.limit);
+            (spare.limit - spare.at).saturating_sub(head)
+        });
         Room {
             current: (self.current.limit - self.current.at).saturating_sub(block),
-            spare: spare.map_or(0, |spare| {
-                let head = 2 * block + spare.limit / SNAPSHOT_SHARE;
-                (spare.limit - spare.at).saturating_sub(head)
-            }),
-            full: self.full && self.spare.is_none(),
+            length: self.current.limit,
+            spare: spares.max().unwrap_or(0),
+            full: self.full,
         }
+    }
+
+    /// What of a file of this length is left to the snapshot at its head. The same from one roll to the next.
+    fn snapshot_room(&self, limit: u64) -> u64 {
+        let share = limit / SNAPSHOT_SHARE;
+        let expected = self.snapshot_bytes + self.snapshot_bytes / 4;
+        expected.clamp(share, share * SNAPSHOT_SHARES_MAX)
+    }
+
+    /// True when the state of all ledgers takes too much of a log file. Then it is in none, and no log file can be removed.
+    pub fn lacks_snapshot(&self) -> bool {
+        self.lacks_snapshot
     }
 
     /// True when a group of so many bytes goes to the next file, whose head takes a snapshot.
@@ -274,7 +304,7 @@ impl LogWriter {
         if self.setup.sync != SyncMode::Off && self.is_dirty() {
             self.sync()?;
         }
-        let next = match self.spare.take() {
+        let next = match self.spares.pop_front() {
             Some(spare) => spare,
             None => {
                 debug_assert!(!self.working, "numbers are given one after the other");
@@ -299,16 +329,22 @@ impl LogWriter {
         let mut first = GroupBuilder::new(Vec::with_capacity(BLOCK_BYTES));
         first.push(&seal);
         self.write_here(first.finish())?;
-        self.write_snapshot(snapshot)
+        let most = self.snapshot_room(self.current.limit);
+        self.write_snapshot(snapshot, most)
     }
 
-    /// Writes the snapshot, if it takes no more of the file than its share.
-    fn write_snapshot(&mut self, snapshot: &[Record]) -> Result<(), LogError> {
+    /// Writes the snapshot, if there is one and it takes no more than `most` bytes of the file. Otherwise the next file leaves more
+    /// room for it.
+    fn write_snapshot(&mut self, snapshot: &[Record], most: u64) -> Result<(), LogError> {
+        if snapshot.is_empty() {
+            return Ok(());
+        }
         let groups: Vec<GroupBytes> = groups_of(snapshot).collect();
         let bytes: u64 = groups.iter().map(|group| group.bytes() as u64).sum();
-        let share = self.current.limit / SNAPSHOT_SHARE;
-        if bytes > share || self.rolls_for(bytes as usize + BLOCK_BYTES) {
-            tracing::debug!(bytes, share, "no state snapshot in this log file");
+        self.snapshot_bytes = bytes;
+        self.tell_of_snapshot(bytes);
+        if bytes > most || self.rolls_for(bytes as usize + BLOCK_BYTES) {
+            tracing::debug!(bytes, most, "no state snapshot in this log file");
             return Ok(());
         }
         for group in groups {
@@ -320,9 +356,29 @@ impl LogWriter {
         Ok(())
     }
 
-    /// True when the next file is made already.
+    fn tell_of_snapshot(&mut self, bytes: u64) {
+        let most = self.setup.file_bytes / SNAPSHOT_SHARE * SNAPSHOT_SHARES_MAX;
+        let lacks = bytes > most;
+        match (std::mem::replace(&mut self.lacks_snapshot, lacks), lacks) {
+            (false, true) => tracing::warn!(
+                bytes,
+                most,
+                "the state of all ledgers does not fit its part of a log file: no space is freed; delete topics, or set bookie.log_file_size higher"
+            ),
+            (true, false) => {
+                tracing::info!(
+                    bytes,
+                    most,
+                    "the state of all ledgers fits a log file again"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// True when a next file is made already, be it a short one.
     pub fn has_spare(&self) -> bool {
-        self.spare.is_some()
+        !self.spares.is_empty()
     }
 
     /// Takes the next file, made in advance. A full disk, or no file descriptor, is no error: nothing was accepted for that file.
@@ -330,9 +386,17 @@ impl LogWriter {
     pub(super) fn take_spare(&mut self, made: Result<NewFile, DiskError>) -> Result<(), LogError> {
         match made {
             Ok(file) => {
-                self.spare = Some(file);
+                let (bytes, usual) = (file.limit, self.setup.file_bytes);
+                self.spares.push_back(file);
                 self.next_file += 1;
-                if std::mem::take(&mut self.full) {
+                let was = std::mem::replace(&mut self.full, bytes < usual);
+                if self.full {
+                    tracing::warn!(
+                        bytes,
+                        usual,
+                        "the disk is too full for a log file of the usual length: no records are taken, and a shorter one takes what passes"
+                    );
+                } else if was {
                     tracing::info!("bookie's next log file is made; records are taken again");
                 }
             }

@@ -257,6 +257,8 @@ impl Shared {
             .observe(begun.elapsed().as_secs_f64());
         self.metrics.group_bytes.observe(bytes as f64);
         self.metrics.log_bytes.inc_by(bytes as u64);
+        let lacks = driver.writer.lacks_snapshot();
+        self.metrics.snapshot_missing.set(i64::from(lacks));
         match result {
             Ok((buffer, event)) => {
                 let room = driver.writer.room();

@@ -90,6 +90,11 @@ impl StepNode {
         self.driver.writer.wants_spare()
     }
 
+    /// True when the state of all ledgers fits no log file.
+    pub fn lacks_snapshot(&self) -> bool {
+        self.driver.writer.lacks_snapshot()
+    }
+
     /// True when a full file waits for its footer, and may get it now.
     pub fn wants_seal(&self) -> bool {
         self.driver.writer.wants_seal(true)

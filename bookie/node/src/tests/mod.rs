@@ -14,6 +14,8 @@ mod full_points;
 mod golden;
 mod identity;
 mod io_errors;
+mod large_state;
+mod last_room;
 mod levels;
 mod modes;
 mod node;

@@ -1,0 +1,159 @@
+//! The last room of a full disk (storage.md D3, E4, E5): what frees space finds some whatever else came before it, a short log file goes
+//! where none of the usual length does, and each start leaves what the next one needs.
+
+use hulse_proto::bookie::BookieError;
+use hulse_proto::entry::EntryClass;
+
+use super::reclaim::reclaim;
+use super::support::*;
+use crate::NodeConfig;
+use crate::core::Level;
+use crate::disk::Disk;
+use crate::disk::memory::Survival;
+use crate::step::StepAnswer;
+
+const KIB: u64 = 1 << 10;
+
+fn config_of(file_bytes: u64) -> NodeConfig {
+    NodeConfig {
+        file_bytes,
+        queue_bytes_max: 64 * KIB,
+        ..config()
+    }
+}
+
+fn delete(rig: &mut Rig, ledger: u64) {
+    let answer = rig.delete(ledger);
+    assert!(
+        matches!(answer, StepAnswer::Delete(Ok(()))),
+        "{ledger}: {answer:?}"
+    );
+    rig.confirmed.retain(|(of, _)| *of != ledger);
+}
+
+/// Fences until they are refused for want of room; how many were taken.
+fn fence_all(rig: &mut Rig) -> u64 {
+    for number in 0..10_000 {
+        let answer = rig.fence(1_000 + number, 1);
+        rig.node.idle();
+        match answer {
+            StepAnswer::Fence(Ok(_)) => {}
+            StepAnswer::Fence(Err(BookieError::ReadOnly { .. })) => return number,
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("the disk is not full");
+}
+
+#[test]
+fn deletion_is_possible_on_a_full_disk_after_many_fences() {
+    let mut rig = Rig::new(config_of(128 * KIB));
+    rig.store(1, 0..100, 4_000);
+    rig.store(2, 0..30, 4_000);
+    rig.node.idle();
+    rig.disk.set_capacity(Some(rig.disk.used()));
+    rig.node.look_at_disk();
+    assert!(fence_all(&mut rig) > 30);
+    delete(&mut rig, 1);
+    let used = rig.disk.used();
+    reclaim(&mut rig);
+    assert!(
+        rig.disk.used() < used - 4 * 128 * KIB,
+        "{}",
+        rig.disk.used()
+    );
+    rig.node.idle();
+    assert!(matches!(rig.fence(5_000, 1), StepAnswer::Fence(Ok(_))));
+    rig.check();
+}
+
+/// Uses up the next file, and a little of it, so that no void one is left behind and much of the last one is free after a start.
+fn use_up_spare(rig: &mut Rig) {
+    let last = rig.node.log_file() + 1;
+    for number in 1_000.. {
+        rig.node.advance(std::time::Duration::from_secs(1));
+        let request = add(rig.to(2), entry_of(EntryClass::Meta, 2, number, 8_000));
+        let (_, output) = rig.node.add(request);
+        let answer = rig.answer(output);
+        assert!(matches!(answer, StepAnswer::Add(Ok(()))), "{answer:?}");
+        if rig.node.log_file() == last {
+            break;
+        }
+    }
+}
+
+/// Others take the last byte each time, and the process is killed: room that the start gives back takes no log file of the usual
+/// length.
+#[test]
+fn starts_on_a_disk_that_others_fill_leave_room_for_fences_deletions_and_the_next_start() {
+    let config = config_of(1024 * KIB);
+    let mut rig = Rig::new(config.clone());
+    for ledger in [1, 2, 10, 11, 12] {
+        rig.store(ledger, 0..2, 4_000);
+    }
+    rig.node.idle();
+    rig.disk.set_capacity(Some(rig.disk.used()));
+    use_up_spare(&mut rig);
+    for round in 0..3 {
+        rig.disk.set_capacity(Some(rig.disk.used()));
+        rig = rig.reopen(config.clone(), Survival::Nothing, &[]);
+        let names = rig.disk.list().unwrap();
+        assert!(names.contains(&"start.reserve".to_owned()), "{names:?}");
+        rig.check();
+        rig.node.make_spare();
+        rig.node.look_at_disk();
+        let level = rig.node.core().level();
+        assert_eq!(level, Level::ReadOnly, "round {round}");
+        for number in 0..60 {
+            let fence = rig.fence(2_000 + round * 100 + number, 1);
+            assert!(matches!(fence, StepAnswer::Fence(Ok(_))), "{fence:?}");
+        }
+        delete(&mut rig, 10 + round);
+        let request = add(rig.to(1), entry(1, 2 + round, 4_000));
+        let (_, output) = rig.node.add(request);
+        let verified: Vec<_> = output.verify.clone();
+        let mut answers = output.answers;
+        for ledger in verified {
+            let open = crate::core::Verdict::Open;
+            answers.extend(rig.node.verified(ledger, open).answers);
+        }
+        let refused = |(_, answer): &(_, StepAnswer)| {
+            matches!(answer, StepAnswer::Add(Err(BookieError::ReadOnly { .. })))
+        };
+        assert!(answers.iter().any(refused), "records wait for a whole file");
+    }
+    rig.disk.set_capacity(None);
+    rig.node.idle();
+    rig.node.look_at_disk();
+    assert_eq!(rig.node.core().level(), Level::Normal);
+    rig.store(1, 5..400, 4_000);
+    rig.check();
+    let mut rig = rig.reopen(config, Survival::Nothing, &[]);
+    assert!(rig.node.damage().is_empty());
+    rig.check();
+}
+
+/// Nothing was written to either when the node died.
+#[test]
+fn short_next_file_and_the_one_behind_it_are_both_void_to_a_start() {
+    let config = config_of(1024 * KIB);
+    let mut rig = Rig::new(config.clone());
+    rig.store(1, 0..2, 4_000);
+    rig.node.idle();
+    rig.disk.set_capacity(Some(rig.disk.used()));
+    use_up_spare(&mut rig);
+    rig = rig.reopen(config.clone(), Survival::Nothing, &[]);
+    rig.node.make_spare();
+    rig.disk.set_capacity(None);
+    rig.node.make_spare();
+    assert!(!rig.node.wants_spare());
+    rig = rig.reopen(config.clone(), Survival::Everything, &[]);
+    assert!(rig.node.damage().is_empty(), "{:?}", rig.node.damage());
+    rig.node.make_spare();
+    assert_eq!(rig.node.core().level(), Level::Normal);
+    rig.store(1, 2..600, 4_000);
+    rig.check();
+    let mut rig = rig.reopen(config, Survival::Nothing, &[]);
+    assert!(rig.node.damage().is_empty());
+    rig.check();
+}
