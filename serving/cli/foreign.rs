@@ -185,9 +185,12 @@ const COMMANDS: &[(&str, &str, &str)] = &[
 pub(crate) fn word(path: &str, error: &clap::Error) -> Option<&'static str> {
     if error.kind() == ErrorKind::InvalidSubcommand {
         let named = context(error, ContextKind::InvalidSubcommand)?;
-        let found = COMMANDS
-            .iter()
-            .find(|(behind, word, _)| *behind == path && *word == named);
+        let of = |path| {
+            let mut commands = COMMANDS.iter();
+            commands.find(|(behind, word, _)| *behind == path && *word == named)
+        };
+        // The path has every word that is known, also those behind a wrong one.
+        let found = of(path).or_else(|| of(""));
         return found.map(|(.., here)| *here);
     }
     let argument = context(error, ContextKind::InvalidArg)?;
