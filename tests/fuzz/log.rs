@@ -127,6 +127,7 @@ fn a_file_header(kind: FileKind, replaces: Vec<u64>) -> FileHeader {
         salt: SALT,
         created_at: 1_700_000_000_000,
         file_bytes: 1 << 30,
+        counts_as: replaces.last().map(|_| 0),
         replaces,
     }
 }

@@ -112,6 +112,7 @@ fn footer(identity: DiskIdentity, file: u64, shape: Shape) -> Footer {
             created_at: 0,
             file_bytes: 256 << 20,
             replaces: Vec::new(),
+            counts_as: None,
         },
         first_sequence: file,
         next_sequence: file + 1,
