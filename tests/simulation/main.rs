@@ -2,12 +2,14 @@
 //!
 //! Each suite runs 1,000 seeds (30,000 with `HULSE_LONG=1`) and every seed of `seeds.txt`, where seeds are kept that ever failed.
 //! A failure prints the command that replays it. `ledger` is the ledger protocol alone, `partition` two brokers over it,
+//! `lost_tails` a storage node that forgets,
 //! `traces`, `scenarios`, `full_disk` and `rolls` are histories worth keeping, `mutants` shows that the oracles see what they
 //! should, and `repeat` that a seed decides everything.
 
 mod full_disk;
 mod invariants;
 mod ledger;
+mod lost_tails;
 mod mutants;
 mod partition;
 mod rolls;
@@ -57,6 +59,18 @@ const CONSUMERS: Suite = Suite {
 #[test]
 fn no_acked_record_comes_again_and_no_other_is_passed_over() {
     CONSUMERS.run(&[]);
+}
+
+/// The suite of a log whose end is lost below its start.
+const LOST_TAILS: Suite = Suite {
+    name: "records_stored_after_a_lost_tail_are_read",
+    kept: SEEDS,
+    run: lost_tails::run,
+};
+
+#[test]
+fn records_stored_after_a_lost_tail_are_read() {
+    LOST_TAILS.run(&[]);
 }
 
 #[test]

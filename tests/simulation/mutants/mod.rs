@@ -16,7 +16,7 @@ use std::panic::catch_unwind;
 use hulse_proto::mutant::Mutant;
 use tests_harness::{Run, report};
 
-use crate::{ledger, partition};
+use crate::{ledger, lost_tails, partition};
 use consumed::hunt_consumed;
 use hunt::hunt;
 use profiles::{BAD_GROUP, DYING_RECOVERERS, LATE_ADDS, LATE_CHANGE, LOST_CHANGE, Profile};
@@ -220,6 +220,11 @@ fn one_applied_position_for_both_chains_is_found() {
     is_found(Mutant::OneAppliedPosition, partition::run_consumed_with);
 }
 
+#[test]
+fn log_that_goes_on_below_its_start_is_found() {
+    is_found(Mutant::EndBelowStart, lost_tails::run_with);
+}
+
 // The cursors of a partition.
 
 #[test]
@@ -235,6 +240,11 @@ fn cursor_at_what_was_sent_is_found() {
 #[test]
 fn failed_delta_that_is_forgotten_is_found() {
     is_found(Mutant::FailedDeltaForgotten, hunt_consumed);
+}
+
+#[test]
+fn cursor_that_drops_its_namesakes_is_found() {
+    is_found(Mutant::NamesakeDropped, partition::run_consumed_with);
 }
 
 #[test]

@@ -5,14 +5,20 @@ use std::sync::{Arc, Mutex};
 use hulse_proto::error::Fault;
 use hulse_proto::id::SubscriptionId;
 use rand::Rng;
-use serving_broker::{PartitionHandle, SubscriptionKind};
+use serving_broker::{PartitionHandle, Partitions, SubscriptionKind};
 use tests_harness::consumer::judge_cursor;
 use tests_harness::{Cluster, Consumer, CursorTruth, Habit};
 use tokio::task::JoinHandle;
 
+use super::successions::Successions;
+
+/// Runs with a subscription that is deleted and made again.
+const SUCCESSIONS_SHARE: f64 = 0.3;
+
 /// Both subscriptions, who consumes them, and what they were told.
 pub struct Consumers {
     subscriptions: Vec<(SubscriptionId, Arc<Mutex<CursorTruth>>)>,
+    successions: Option<Arc<Successions>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -22,6 +28,7 @@ impl Consumers {
         let mut rng = cluster.world.seeds.stream("consumers");
         let mut consumers = Self {
             subscriptions: Vec::new(),
+            successions: None,
             tasks: Vec::new(),
         };
         let kinds = [
@@ -54,7 +61,23 @@ impl Consumers {
             }
             consumers.subscriptions.push((subscription, truth));
         }
+        consumers.succeed(cluster);
         consumers
+    }
+
+    /// In some runs there is one more, which is deleted and made again. From a stream of its own, so that kept seeds have all else as
+    /// they ever had it.
+    fn succeed(&mut self, cluster: &Arc<Cluster>) {
+        let seeds = cluster.world.seeds;
+        if !seeds.stream("successions").random_bool(SUCCESSIONS_SHARE) {
+            return;
+        }
+        let successions = Successions::new(cluster);
+        let live = successions.clone().live(seeds.stream("made again"));
+        self.tasks.push(tokio::spawn(live));
+        let late = successions.clone().come_late(seeds.stream("late"));
+        self.tasks.push(tokio::spawn(late));
+        self.successions = Some(successions);
     }
 
     /// They go.
@@ -68,9 +91,18 @@ impl Consumers {
     ///
     /// # Errors
     /// The fault with which it ended meanwhile.
-    pub async fn judge(&self, cluster: &Cluster, handle: &PartitionHandle) -> Result<(), Fault> {
+    pub async fn judge(
+        &self,
+        cluster: &Cluster,
+        partitions: &Partitions,
+        handle: &PartitionHandle,
+    ) -> Result<(), Fault> {
         for (subscription, truth) in &self.subscriptions {
             judge_cursor(cluster, handle, *subscription, truth).await?;
+        }
+        if let Some(successions) = &self.successions {
+            // Last: it removes the cursors of the others, which have no records in these runs. An owner that ends now has shown enough.
+            drop(successions.judge(partitions, handle).await);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 mod consumers;
 mod plan;
+mod successions;
 
 pub use consumers::Consumers;
 pub use plan::{finish, finish_with, run, run_consumed, run_consumed_with, run_with, wait_for};

@@ -222,7 +222,7 @@ pub async fn finish_with(cluster: &Arc<Cluster>, consumers: Option<&Consumers>) 
                         .add(format!("cannot be read back: {fault}")),
                 }
                 let judged = match consumers {
-                    Some(consumers) => consumers.judge(cluster, &handle).await,
+                    Some(consumers) => consumers.judge(cluster, &broker.partitions, &handle).await,
                     None => Ok(()),
                 };
                 last = judged.err();
