@@ -9,8 +9,8 @@
 //! 1. The log start only grows, and never beyond what is confirmed.
 //! 2. A ledger leaves the chain only when it is closed, wholly below the log start, and when a confirmed snapshot has what its entries
 //!    say of producers, or no producer is known.
-//! 3. A compare that fails is judged by a read of the owner's key that was answered, never by silence: the chain of a successor is not
-//!    taken for ours (P5).
+//! 3. Each read of the chain is followed by one of the owner's key, whatever was answered before: the chain of a successor is not
+//!    taken for ours (P5). Its log start would answer trims that we can no longer make, and its marks are told as ours by a retry.
 //! 4. Of work that needs the chain there is one piece at a time; a log ledger that is asked for meanwhile waits.
 
 use std::sync::Arc;
@@ -318,11 +318,9 @@ async fn move_start(
         txn.compares.push(guard.clone());
         let answer = timeout(ANSWER_WAIT, with.metadata.txn(txn)).await;
         match answer {
-            Ok(Ok(TxnOutcome::Committed { .. })) => refresh(with, chain).await?,
-            // An earlier try of ours may have been the change, or another owner.
-            Ok(Ok(TxnOutcome::Conflict { .. })) => {
-                refresh(with, chain).await?;
-                still_ours(with, guard).await?;
+            // In a conflict an earlier try of ours may have been the change, or another owner's.
+            Ok(Ok(TxnOutcome::Committed { .. } | TxnOutcome::Conflict { .. })) => {
+                refresh(with, guard, chain).await?;
             }
             // While the chunk has its old version, the same bytes are sent again (amended M3).
             Err(_)
@@ -346,11 +344,8 @@ async fn retire(
     let mut part: Txn = chain.unlink_first(gone.len());
     part.compares.push(guard.clone());
     let retired = with.client.retire(gone, part).await;
-    // Whatever was answered: the chain says what happened, if it is ours.
-    refresh(with, chain).await?;
-    if retired.is_err() {
-        still_ours(with, guard).await?;
-    }
+    // Whatever was answered: the chain says what happened, if it is ours. It may be a successor that took these ledgers out.
+    refresh(with, guard, chain).await?;
     match retired {
         Ok(()) | Err(DeleteError::Metadata(_) | DeleteError::Conflict(_)) => Ok(()),
         Err(error) => Err(storage_fault::delete(&error)),
@@ -377,12 +372,12 @@ async fn still_ours(with: &Collaborators, guard: &Compare) -> Result<(), Fault> 
     }
 }
 
-/// The chain as it is now, however long metadata are silent.
-async fn refresh(with: &Collaborators, chain: &mut Chain) -> Result<(), Fault> {
+/// The chain as it is now, if it is still ours, however long metadata are silent.
+async fn refresh(with: &Collaborators, guard: &Compare, chain: &mut Chain) -> Result<(), Fault> {
     let mut pause = AGAIN_MIN;
     loop {
         match timeout(ANSWER_WAIT, chain.refresh(&*with.metadata)).await {
-            Ok(Ok(())) => return Ok(()),
+            Ok(Ok(())) => return still_ours(with, guard).await,
             Err(_) | Ok(Err(ChainError::Metadata(_))) => {
                 sleep(pause).await;
                 pause = (pause * 2).min(AGAIN_MAX);
