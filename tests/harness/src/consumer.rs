@@ -50,11 +50,30 @@ pub struct Consumer {
     seeks: u64,
 }
 
-/// Where an attachment stands.
+/// One attachment of it.
+struct Attachment {
+    /// Its number in the truth.
+    number: u64,
+    /// State epoch and end of what it was sent, in whichever turns: what it was sent before a rival's visit may be acked after it.
+    sent: (u32, Offset),
+    /// Where it stands while it is active.
+    reading: Option<Reading>,
+}
+
 struct Reading {
     turn: u64,
     begin: Begin,
     position: Offset,
+}
+
+impl Attachment {
+    /// It is active anew, or was sent more.
+    fn is_sent(&mut self, state_epoch: u32, to: Offset) {
+        if self.sent.0 != state_epoch {
+            self.sent = (state_epoch, to);
+        }
+        self.sent.1 = self.sent.1.max(to);
+    }
 }
 
 /// The truth, whoever panicked over it.
@@ -131,14 +150,17 @@ impl Consumer {
             return;
         };
         self.cluster.world.counts.add("consumers that attached");
-        let attachment = locked(&self.truth).attach();
+        let mut attachment = Attachment {
+            number: locked(&self.truth).attach(),
+            sent: (0, Offset(0)),
+            reading: None,
+        };
         let steps = self.rng.random_range(1..STEPS_MAX);
-        let mut reading = None;
         for _ in 0..steps {
             if broker.process.is_dead() || handle.ended().is_some() {
                 return;
             }
-            if !self.step(broker, &tie, attachment, &mut reading).await {
+            if !self.step(broker, &tie, &mut attachment).await {
                 return;
             }
             sleep(Duration::from_millis(
@@ -153,39 +175,37 @@ impl Consumer {
         &mut self,
         broker: &Arc<SimBroker>,
         tie: &Tie,
-        attachment: u64,
-        reading: &mut Option<Reading>,
+        attachment: &mut Attachment,
     ) -> bool {
         let view = tie.view().borrow().clone();
         if view.ended.is_some() {
             return false;
         }
         let Stand::Active(begin) = view.stand else {
-            *reading = None;
+            attachment.reading = None;
             if matches!(view.stand, Stand::Yielding(_)) && self.rng.random_bool(0.3) {
                 tie.yielded();
             }
             return true;
         };
         let owner = tie.partition().leader_epoch();
-        if reading.as_ref().is_none_or(|now| now.turn != view.turn) {
+        let reading = attachment.reading.as_ref();
+        if reading.is_none_or(|now| now.turn != view.turn) {
             self.judge(&begin, tie);
-            locked(&self.truth).activate(owner, attachment);
+            locked(&self.truth).activate(owner, attachment.number);
             tie.sent(view.turn, begin.base);
-            *reading = Some(Reading {
+            attachment.is_sent(begin.state_epoch, begin.base);
+            attachment.reading = Some(Reading {
                 turn: view.turn,
                 position: begin.base,
                 begin,
             });
-        } else if let Some(wrong) = locked(&self.truth).judge_active(owner, attachment) {
+        } else if let Some(wrong) = locked(&self.truth).judge_active(owner, attachment.number) {
             self.cluster.world.violations.add(wrong);
         }
-        let Some(reading) = reading else {
-            return true;
-        };
         match self.rng.random_range(0..100) {
-            0..45 => self.read(broker, tie, reading).await,
-            45..95 => self.ack(broker, tie, reading).await,
+            0..45 => self.read(broker, tie, attachment).await,
+            45..95 => self.ack(broker, tie, attachment).await,
             _ if self.habit.seeks => self.seek(broker, tie).await,
             _ => true,
         }
@@ -209,7 +229,10 @@ impl Consumer {
         }
     }
 
-    async fn read(&mut self, broker: &SimBroker, tie: &Tie, reading: &mut Reading) -> bool {
+    async fn read(&mut self, broker: &SimBroker, tie: &Tie, attachment: &mut Attachment) -> bool {
+        let Some(reading) = &mut attachment.reading else {
+            return true;
+        };
         let read = broker
             .process
             .heard(tie.partition().read(reading.position, 1_500));
@@ -218,12 +241,17 @@ impl Consumer {
         };
         tie.sent(reading.turn, chunk.end);
         reading.position = chunk.end;
+        let state_epoch = reading.begin.state_epoch;
+        attachment.is_sent(state_epoch, chunk.end);
         true
     }
 
     /// Something of what it was sent, or by mistake more.
-    async fn ack(&mut self, broker: &SimBroker, tie: &Tie, reading: &Reading) -> bool {
-        let end = reading.position.0;
+    async fn ack(&mut self, broker: &SimBroker, tie: &Tie, attachment: &Attachment) -> bool {
+        let Some(reading) = &attachment.reading else {
+            return true;
+        };
+        let (end, sent) = (reading.position.0, attachment.sent.1);
         let kind = match self.rng.random_bool(0.4) {
             true => AckKind::Cumulative,
             false => AckKind::Individual,
@@ -232,7 +260,7 @@ impl Consumer {
         let lowest = reading.begin.base.0.min(end);
         let first = self.rng.random_range(lowest..=end);
         let until = match beyond {
-            true => end + self.rng.random_range(1..50),
+            true => sent.0 + self.rng.random_range(1..50),
             false => self.rng.random_range(first..=end.min(first + 6)),
         };
         let range = OffsetRange {
@@ -265,12 +293,12 @@ impl Consumer {
         if ok && beyond {
             // What lies below the base is processed, whoever says so, and nothing above is taken.
             let place = self.place(&reading.begin, tie);
-            let base = locked(&self.truth).base_may_be(&place, reading.position);
+            let base = locked(&self.truth).base_may_be(&place, sent);
             self.cluster
                 .world
                 .violations
                 .check(until <= base.0, || {
-                    format!("an ack up to {until} is taken, {end} was sent, and all is processed up to {base} at most")
+                    format!("an ack up to {until} is taken, {sent} was sent, and all is processed up to {base} at most")
                 });
         }
         if ok {
