@@ -1,7 +1,7 @@
 //! The HTTP listener: metrics and probes, for machines that watch this one.
 //!
 //! `/livez`: the process answers. `/startupz`: the listeners serve. `/readyz`: they serve and metadata answer; asked at most once a
-//! second, whoever asks.
+//! second, whoever asks. A full disk does not make it unready, for what is stored is served and what frees space is taken; it is said.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,10 +23,14 @@ const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// An answer is good for this long.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
+/// Says how full the disk is of the bookie in the same process: `normal`, `low`, or what takes no records.
+pub type StorageMode = Arc<dyn Fn() -> &'static str + Send + Sync>;
+
 /// What the probes look at. Shared with whoever starts and stops the listeners.
 pub(crate) struct Probes {
     registry: Arc<Registry>,
     metadata: Arc<dyn MetadataStore>,
+    storage: Option<StorageMode>,
     serving: AtomicBool,
     started: AtomicBool,
     last: Mutex<Option<(Instant, Result<(), String>)>>,
@@ -34,10 +38,15 @@ pub(crate) struct Probes {
 
 impl Probes {
     /// Not serving yet.
-    pub(crate) fn new(registry: Arc<Registry>, metadata: Arc<dyn MetadataStore>) -> Arc<Self> {
+    pub(crate) fn new(
+        registry: Arc<Registry>,
+        metadata: Arc<dyn MetadataStore>,
+        storage: Option<StorageMode>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             registry,
             metadata,
+            storage,
             serving: AtomicBool::new(false),
             started: AtomicBool::new(false),
             last: Mutex::new(None),
@@ -49,6 +58,15 @@ impl Probes {
         self.serving.store(serving, Ordering::Release);
         if serving {
             self.started.store(true, Ordering::Release);
+        }
+    }
+
+    /// What a ready server answers.
+    fn words(&self) -> String {
+        let mode = self.storage.as_ref().map_or("normal", |mode| mode());
+        match mode {
+            "normal" | "low" => "ready\n".to_owned(),
+            full => format!("ready; no records are taken: the bookie's disk is {full}\n"),
         }
     }
 
@@ -107,7 +125,7 @@ async fn metrics(State(probes): State<Arc<Probes>>) -> Response {
 
 async fn readyz(State(probes): State<Arc<Probes>>) -> Response {
     match probes.ready().await {
-        Ok(()) => "ready\n".into_response(),
+        Ok(()) => probes.words().into_response(),
         Err(why) => (
             StatusCode::SERVICE_UNAVAILABLE,
             format!("not ready: {why}\n"),
@@ -133,7 +151,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn readiness_follows_the_listeners_and_metadata() {
         let store = Arc::new(FaultyStore::new(Arc::new(MemoryStore::new())));
-        let probes = Probes::new(Arc::default(), store.clone());
+        let probes = Probes::new(Arc::default(), store.clone(), None);
         assert!(probes.ready().await.unwrap_err().contains("listeners"));
         probes.set_serving(true);
         assert_eq!(probes.ready().await, Ok(()));
@@ -160,5 +178,17 @@ mod tests {
             probes.started.load(Ordering::Acquire),
             "it was started, and stays so"
         );
+    }
+
+    #[test]
+    fn full_disk_is_said_by_a_server_that_is_ready() {
+        let words = |mode: &'static str| {
+            let storage: StorageMode = Arc::new(move || mode);
+            let store = Arc::new(MemoryStore::new());
+            Probes::new(Arc::default(), store, Some(storage)).words()
+        };
+        assert_eq!(words("normal"), "ready\n");
+        assert_eq!(words("low"), "ready\n");
+        assert!(words("reserve").contains("disk is reserve"));
     }
 }

@@ -42,6 +42,7 @@ mod topics;
 pub use authorise::{Action, Principal, Resource, authorise};
 pub use backlogs::{BacklogLimits, BacklogPolicy, QuotaAction};
 pub use config::BrokerConfig;
+pub use http::StorageMode;
 pub use listener::{Door, Front, IngressPermit, WireListener};
 pub use log::{ReadBatch, ReadChunk, SkipReason};
 pub use metrics::Metrics;

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::backlogs::Watch;
-use crate::http::{self, Probes};
+use crate::http::{self, Probes, StorageMode};
 use crate::listener::{Front, FrontParts, HttpDoor, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
 use crate::retention::Sweep;
@@ -46,6 +46,8 @@ pub struct Broker {
     pub registry: Arc<Registry>,
     /// The wall.
     pub clock: Arc<dyn WallClock>,
+    /// How full the disk of the bookie in this process is, if there is one.
+    pub storage_mode: Option<StorageMode>,
 }
 
 /// Why a broker could not go on serving.
@@ -87,7 +89,11 @@ pub async fn serve_with(
     others: Vec<Box<dyn WireListener>>,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let probes = Probes::new(broker.registry, broker.metadata.clone());
+    let probes = Probes::new(
+        broker.registry,
+        broker.metadata.clone(),
+        broker.storage_mode,
+    );
     let front = Front::new(FrontParts {
         config: broker.config,
         partitions: broker.partitions,

@@ -394,6 +394,7 @@ fn broker(
     (advertised, boot): (String, Uuid),
 ) -> Broker {
     let calls: Arc<dyn BookieCalls> = bookie.clone();
+    let full = Arc::clone(bookie);
     let bookies = LocalBookies::new(Arc::clone(&ground.metadata), ground.name.clone(), calls);
     let mut client = ClientConfig::new(config.quorums());
     client.inflight_bytes_max = client.inflight_bytes_max.min(memory.in_flight as usize);
@@ -450,5 +451,6 @@ fn broker(
         metrics: Arc::new(metrics),
         registry: Arc::new(ground.registry),
         clock: ground.clock,
+        storage_mode: Some(Arc::new(move || full.mode())),
     }
 }

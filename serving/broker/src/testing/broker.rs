@@ -117,6 +117,7 @@ impl MemoryBroker {
             metrics,
             registry: Arc::new(registry),
             clock,
+            storage_mode: None,
         }
     }
 
