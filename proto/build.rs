@@ -21,5 +21,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build_server(true)
         .build_client(true)
         .compile_fds(descriptors)?;
+    // Another's API: called, never served, and not shown by our reflection.
+    tonic_prost_build::configure()
+        .bytes(".")
+        .build_server(false)
+        .build_client(true)
+        .compile_fds(protox::compile(["protobuf/etcd.proto"], ["protobuf"])?)?;
     Ok(())
 }

@@ -21,5 +21,17 @@ pub mod metadata {
     tonic::include_proto!("hulse.metadata.v1");
 }
 
+/// The part of etcd's API that the metadata store uses, package `etcdserverpb`.
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::too_many_lines,
+    rust_2018_idioms,
+    unused_results
+)]
+pub mod etcd {
+    tonic::include_proto!("etcdserverpb");
+}
+
 /// Descriptors of every service, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -1,7 +1,7 @@
 //! `bookie-metadata`: the facts that all nodes agree on, as versioned keys with compare-and-set.
 //!
 //! [`MetadataStore`] is the seam (storage.md Z1); [`EmbeddedStore`] keeps them in one file for standalone,
-//! [`MemoryStore`] in memory for tests. Every implementation passes the conformance suite.
+//! [`EtcdStore`] in etcd for clusters, [`MemoryStore`] in memory for tests. Every implementation passes the conformance suite.
 //!
 //! # Invariants
 //! 1. A transaction takes effect whole or not at all, and only if every compare holds at that moment.
@@ -10,7 +10,7 @@
 //!    (storage.md, amendment to M3).
 //! 4. A lease is lost only by this store's answer, never by its silence (ARCHITECTURE D6).
 //!
-//! Reading order: `store` (the contract), `basis` (what stores share), `memory`, `embedded`; then [`counter`] and [`cell`],
+//! Reading order: `store` (the contract), `basis` (what stores share), `memory`, `embedded`, `etcd`; then [`counter`] and [`cell`],
 //! the two records of this crate; `conformance` and `testing` (feature `testing`).
 
 mod basis;
@@ -19,6 +19,7 @@ pub mod cell;
 pub mod conformance;
 pub mod counter;
 mod embedded;
+mod etcd;
 mod memory;
 #[cfg(test)]
 mod model;
@@ -30,6 +31,7 @@ pub use basis::check::{KEY_BYTES_MAX, TXN_BYTES_MAX};
 pub use basis::page::PAGE_ROWS_MAX;
 
 pub use embedded::{EmbeddedOptions, EmbeddedStore, FORMAT_VERSION, OpenError};
+pub use etcd::{EtcdOptions, EtcdStore};
 pub use memory::MemoryStore;
 pub use store::{
     BoxFuture, Compare, LeaseId, ListRequest, MetadataError, MetadataStore, Op, Page, Revision,

@@ -1,0 +1,242 @@
+//! Connections to etcd's members, deadlines, and what an error means.
+//!
+//! # Invariants
+//! 1. A request that may change something is sent to a second member only after [`Failure::NeverSent`].
+//! 2. Every request ends within the options' `request_timeout`.
+
+use std::error::Error as _;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, ConnectError, Response, Status};
+
+use super::options::EtcdOptions;
+use crate::store::MetadataError;
+
+/// How long one dial may take.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// etcd ends connections that ping more often than every five seconds.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
+/// Unread bytes of a stream: what a watch that nobody reads may hold here.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+/// Largest answer: a page of the longest values, with room.
+pub(super) const ANSWER_BYTES_MAX: usize = 128 << 20;
+/// How often each member is tried: a second time, because an idle connection may have died unseen.
+const ROUNDS_MAX: usize = 2;
+/// Between two rounds.
+const ROUND_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// No member got it.
+    NeverSent(String),
+    /// A member got it, and says that nothing was done.
+    NotDone(String),
+    /// It may have been done.
+    Unclear(String),
+    /// A member refused it, whichever is asked.
+    Refused(Status),
+}
+
+/// The members; requests go to the current one.
+pub(super) struct Links {
+    channels: Vec<Channel>,
+    current: AtomicUsize,
+    timeout: Duration,
+}
+
+impl Links {
+    /// Dials nobody yet.
+    ///
+    /// # Errors
+    /// `Invalid` for no endpoint, or one that is no `http` address.
+    pub(super) fn new(options: &EtcdOptions) -> Result<Self, MetadataError> {
+        let channels = options
+            .endpoints
+            .iter()
+            .map(|address| dial(address))
+            .collect::<Result<Vec<_>, _>>()?;
+        if channels.is_empty() {
+            return Err(MetadataError::Invalid {
+                why: "no endpoint of etcd is named".to_owned(),
+            });
+        }
+        Ok(Self {
+            channels,
+            current: AtomicUsize::new(0),
+            timeout: options.request_timeout,
+        })
+    }
+
+    /// The member in use, and its place for [`Links::leave`].
+    pub(super) fn member(&self) -> (usize, Channel) {
+        let place = self.place();
+        (place, self.channels[place].clone())
+    }
+
+    /// How long one request may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn place(&self) -> usize {
+        self.current.load(Ordering::Relaxed) % self.channels.len()
+    }
+
+    /// From now on the member after `failed` is in use, unless another call has changed that already.
+    pub(super) fn leave(&self, failed: usize) {
+        let next = (failed + 1) % self.channels.len();
+        let _ = self
+            .current
+            .compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Asks something that changes nothing: at each member in turn until one answers.
+    ///
+    /// # Errors
+    /// `Unavailable`, or the status of a refusal.
+    pub(super) async fn read<T, F>(&self, call: impl Fn(Channel) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.ask(call, |_| true).await
+    }
+
+    /// Asks something that changes the store: again only if nobody got it.
+    ///
+    /// # Errors
+    /// As [`Failure`] says.
+    pub(super) async fn write<T, F>(&self, call: impl Fn(Channel) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.ask(call, |failure| matches!(failure, Failure::NeverSent(_)))
+            .await
+    }
+
+    async fn ask<T, F>(
+        &self,
+        call: impl Fn(Channel) -> F,
+        again: impl Fn(&Failure) -> bool,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let deadline = Instant::now() + self.timeout;
+        let mut tries = 0;
+        loop {
+            let (place, channel) = self.member();
+            // With several members, none may use up the whole time with its silence.
+            let share = self.timeout / u32::try_from(self.channels.len()).unwrap_or(1);
+            let until = deadline.min(Instant::now() + share);
+            let failure = match timeout_at(until, call(channel)).await {
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Err(status)) => classify(status),
+                Err(_) => Failure::Unclear(format!("no answer within {share:?}")),
+            };
+            if matches!(failure, Failure::Refused(_)) {
+                return Err(failure);
+            }
+            self.leave(place);
+            tries += 1;
+            let spent = tries == ROUNDS_MAX * self.channels.len() || Instant::now() >= deadline;
+            if spent || !again(&failure) {
+                return Err(failure);
+            }
+            if tries % self.channels.len() == 0 {
+                tokio::time::sleep_until(deadline.min(Instant::now() + ROUND_PAUSE)).await;
+            }
+        }
+    }
+}
+
+fn dial(address: &str) -> Result<Channel, MetadataError> {
+    let endpoint =
+        Endpoint::from_shared(address.to_owned()).map_err(|error| MetadataError::Invalid {
+            why: format!("etcd endpoint {address:?}: {error}; it looks like http://10.0.0.1:2379"),
+        })?;
+    if endpoint.uri().scheme_str() != Some("http") || endpoint.uri().host().is_none() {
+        return Err(MetadataError::Invalid {
+            why: format!("etcd endpoint {address:?} does not look like http://10.0.0.1:2379"),
+        });
+    }
+    Ok(endpoint
+        .connect_timeout(DIAL_TIMEOUT)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .tcp_nodelay(true)
+        .connect_lazy())
+}
+
+/// What an error of a call says about its effect.
+fn classify(status: Status) -> Failure {
+    if never_sent(&status) {
+        return Failure::NeverSent(status.message().to_owned());
+    }
+    let why = status.message().to_owned();
+    match status.code() {
+        // etcd's word for a full store and for a full queue; both come before anything is written.
+        Code::ResourceExhausted if why.contains("database space exceeded") => {
+            Failure::NotDone(format!(
+                "{why}: etcd is at its quota and refuses writes; raise --quota-backend-bytes, or compact, defragment and disarm its alarm"
+            ))
+        }
+        Code::ResourceExhausted => Failure::NotDone(why),
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::OutOfRange
+        | Code::FailedPrecondition
+        | Code::PermissionDenied
+        | Code::Unauthenticated
+        | Code::Unimplemented => Failure::Refused(status),
+        _ => Failure::Unclear(why),
+    }
+}
+
+fn never_sent(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// A read's failure as callers know it.
+pub(super) fn unavailable(failure: Failure) -> MetadataError {
+    match failure {
+        Failure::NeverSent(why) | Failure::NotDone(why) | Failure::Unclear(why) => {
+            MetadataError::Unavailable {
+                why: format!("etcd: {why}"),
+            }
+        }
+        Failure::Refused(status) => refused(&status),
+    }
+}
+
+/// A write's failure as callers know it.
+pub(super) fn unknown(failure: Failure) -> MetadataError {
+    match failure {
+        Failure::Unclear(why) => MetadataError::OutcomeUnknown {
+            why: format!("etcd: {why}"),
+        },
+        other => unavailable(other),
+    }
+}
+
+/// A refusal that no caller of ours expects.
+pub(super) fn refused(status: &Status) -> MetadataError {
+    let why = format!("etcd refuses: {}", status.message());
+    match status.code() {
+        Code::PermissionDenied | Code::Unauthenticated => MetadataError::Unavailable { why },
+        _ => MetadataError::Invalid { why },
+    }
+}

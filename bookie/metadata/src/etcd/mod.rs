@@ -1,0 +1,26 @@
+//! [`EtcdStore`]: the facts of a cluster in etcd 3.4 or newer (storage.md Z1, Z2), over gRPC.
+//!
+//! # Invariants
+//! 1. Every key of a cell lies under the cell's own prefix: several cells may share one etcd, and no request reaches another's.
+//! 2. Reads are linearizable: none is served from a member's own copy alone.
+//! 3. A transaction is sent again only if it certainly never reached a member; every other missing answer is `OutcomeUnknown`.
+//! 4. A version is etcd's modification revision, so two versions of a key are never equal, also across its deletion.
+//!
+//! What differs from the other stores, by etcd's nature: leases last whole seconds and end up to a second late, never early; history is
+//! kept by time (etcd's `--auto-compaction-retention`, ten minutes) and not by number; at its quota every write is refused, which is
+//! answered as `Unavailable` with the reason and the remedy.
+//!
+//! Reading order: `store` (the trait), `request` (a transaction in etcd's words), `keyspace` (prefixes), `links` (members, deadlines,
+//! what an error means), `changes` (watches).
+
+mod changes;
+mod keyspace;
+mod links;
+mod options;
+mod request;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use options::EtcdOptions;
+pub use store::EtcdStore;

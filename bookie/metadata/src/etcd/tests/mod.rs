@@ -1,0 +1,5 @@
+//! A real etcd, if there is one on the `PATH`; else the run says so.
+
+mod process;
+mod suite;
+mod words;
