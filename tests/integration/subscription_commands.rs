@@ -130,7 +130,14 @@ fn command_line_moves_and_deletes_subscriptions() {
 fn consuming(server: &Server, name: &str) -> (Child, impl Fn(&str)) {
     let path = server.data().with_extension(name);
     let child = Command::new(HULSE)
-        .args(["--server", &server.address(), "consume", "orders", "-s", "w"])
+        .args([
+            "--server",
+            &server.address(),
+            "consume",
+            "orders",
+            "-s",
+            "w",
+        ])
         .stdin(Stdio::null())
         .stdout(File::create(&path).unwrap())
         .stderr(Stdio::null())

@@ -43,7 +43,15 @@ const ONLY: &[(&str, &[&str])] = &[
     ("strsim", &["hulse"]),
     ("anyhow", &["hulse", "tests-harness"]),
     ("axum", &["serving-broker"]),
-    ("tonic", &["hulse-proto", "hulse-sdk", "serving-broker"]),
+    (
+        "tonic",
+        &[
+            "hulse-proto",
+            "hulse-sdk",
+            "serving-broker",
+            "bookie-metadata",
+        ],
+    ),
     ("tonic-reflection", &["serving-broker"]),
     ("tonic-health", &["serving-broker"]),
     ("kafka-protocol", &["serving-kafka"]),

@@ -46,7 +46,7 @@ mod tests;
 pub use config::{DiskReserve, NodeConfig, PanicHook, SyncMode, Threads};
 pub use disk::{Disk, DiskError, DiskErrorKind, OsDisk};
 pub use identity::{IdentityError, identity_faults};
-pub use index::{FileSummary, LedgerShare, Locator, Location, Slot};
+pub use index::{FileSummary, LedgerShare, Location, Locator, Slot};
 pub use metrics::NodeMetrics;
 pub use server::{BookieNode, NodeSeams, NodeStatus};
 pub use start::{StartError, format};

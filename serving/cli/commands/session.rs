@@ -34,7 +34,7 @@ impl Session<'_> {
             .request_timeout(self.globals.timeout.0)
             .build()
             .map_err(|error| {
-                self.from_profile(
+                self.naming_profile(
                     Failure::from_sdk("cannot talk to the server", server, &error).next(
                         "--server HOST:PORT, or HULSE_SERVER; the port of clients is 7400 by default",
                     ),
@@ -67,7 +67,7 @@ impl Session<'_> {
                 }
             }
         }
-        Err(self.from_profile(
+        Err(self.naming_profile(
             Failure::new(Code::Unreachable, "cannot reach the server")
                 .why(why)
                 .object(server)
@@ -78,7 +78,7 @@ impl Session<'_> {
     }
 
     /// Says where a server's name comes from that stands on no command line, and how to leave it.
-    fn from_profile(&self, failure: Failure) -> Failure {
+    fn naming_profile(&self, failure: Failure) -> Failure {
         let Some(name) = &self.globals.server_of else {
             return failure;
         };

@@ -74,7 +74,6 @@ fn measure_shape(
         shape.ledgers,
         shape.files()
     );
-    let budget = config().index_cache_bytes as f64 / 1e6;
     let (peak, read) = (
         server.peak_resident()?,
         server.device_read_bytes()? as f64 / 1e6,
@@ -95,7 +94,16 @@ fn measure_shape(
     ));
     server.kill_and_keep();
     forget_pages(&log)?;
-    let found = look_up(&log, shape)?;
+    rows_of_look_ups(table, &what, shape, &look_up(&log, shape)?)
+}
+
+fn rows_of_look_ups(
+    table: &mut Table,
+    what: &str,
+    shape: Shape,
+    found: &BTreeMap<String, f64>,
+) -> anyhow::Result<()> {
+    let budget = config().index_cache_bytes as f64 / 1e6;
     let of = |name: &str| {
         found
             .get(name)

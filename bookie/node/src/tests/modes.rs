@@ -68,7 +68,12 @@ async fn kill(fills: bool, publishes: bool) {
     store.ledger(1, LedgerState::Open, node.member());
     store_one(&node, 0).await.unwrap();
     // A start on a disk without any room lives on the blocks that are kept with the second file.
-    while !disk.list().unwrap().iter().any(|name| name == "start.reserve") {
+    while !disk
+        .list()
+        .unwrap()
+        .iter()
+        .any(|name| name == "start.reserve")
+    {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     if !fills {
