@@ -7,7 +7,7 @@
 //! * Two kinds of files ([`FileKind`]) with one numbering: `.log`, and `.cmp`, which a [`compacted::CompactedWriter`] fills and
 //!   [`writer::LogWriter::adopt`] gives a number and a name. A number that is missing and not said to be removed is damage.
 //! * Each sealed file is announced to the core as [`SealedFile`]: its summary (bytes and entries per ledger) and the runs that take
-//!   the place of what the index had of it; of several copies of an entry the one that came to the log last counts ([`crate::index::Provenance`]).
+//!   the place of what the index had of it; of several copies of an entry the one that came to the log last counts (`Provenance` of the index).
 //! * [`Record::FilesRemoved`] is durable before a file is unlinked ([`files::FileTable::remove`], then the disk). Only a file of
 //!   [`crate::core::NodeState::removable`] may go: older than the newest durable snapshot, and every older log file has a footer.
 //!

@@ -12,7 +12,7 @@ impl Subscriptions {
     /// meanwhile. Cut short in between, the sweep removes it.
     ///
     /// # Errors
-    /// `SUBSCRIPTION_NOT_FOUND`: not of this topic, or deleted meanwhile; those of [`StartPoint::resolve`] and
+    /// `SUBSCRIPTION_NOT_FOUND`: not of this topic, or deleted meanwhile; those of `StartPoint::resolve` and
     /// [`PartitionHandle::make_cursor`].
     pub async fn make_cursor(
         &self,
