@@ -108,7 +108,10 @@ fn starts_on_a_disk_that_others_fill_leave_room_for_fences_deletions_and_the_nex
         // Each start has less: others took what the one before gave back.
         for number in 0..4 {
             let fence = rig.fence(2_000 + round * 100 + number, 1);
-            assert!(matches!(fence, StepAnswer::Fence(Ok(_))), "round {round}: {fence:?}");
+            assert!(
+                matches!(fence, StepAnswer::Fence(Ok(_))),
+                "round {round}: {fence:?}"
+            );
         }
         delete(&mut rig, 10 + round);
         let request = add(rig.to(1), entry(1, 2 + round, 4_000));
