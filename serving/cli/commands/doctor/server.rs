@@ -64,7 +64,8 @@ fn backlog(topic: &str, partition: &Partition) -> Option<Finding> {
                 kept.used_percent, kept.bytes
             ))
             .next(format!(
-                "hulse subscriptions describe {subscription}; hulse topics describe {topic}"
+                "hulse subscriptions describe {topic} {}; hulse topics describe {topic}",
+                subscription.rsplit('/').next().unwrap_or(subscription)
             )),
     )
 }

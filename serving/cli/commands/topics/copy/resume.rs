@@ -50,7 +50,7 @@ pub(super) fn check(plan: &Plan, goal: &Goal) -> Result<(), Failure> {
                 start - 1
             ))
             .object(&goal.source.name)
-            .next("delete the target and its .copied topic, and copy what is left anew"));
+            .next("keep the target, which has what was copied before, and copy what is left into another one"));
         }
     }
     Ok(())
