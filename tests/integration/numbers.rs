@@ -3,8 +3,12 @@
 //! Number what is sent, check the numbers on arrival: LOST, DUP, ORDER and GHOST of the cases' common ground.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hulse_sdk::{Client, Error, Producer, Record, Start, Ticket};
+
+/// A refusal that lasts so long is the answer.
+const REFUSED_FOR: Duration = Duration::from_secs(5);
 
 /// Where a record is: partition and offset.
 pub(crate) type Place = (u32, u64);
@@ -21,6 +25,29 @@ pub(crate) async fn send(
         record = record.partition(partition);
     }
     producer.send(record).await
+}
+
+/// Numbers of a topic from its start up to its end or an error.
+pub(crate) async fn read_until_error(
+    client: &Client,
+    topic: &str,
+) -> (Vec<(Place, u64)>, Option<Error>) {
+    let mut found = Vec::new();
+    let reader = client.reader(topic).start(Start::Earliest).follow(false);
+    let mut reader = match reader.retry_timeout(REFUSED_FOR).build().await {
+        Ok(reader) => reader,
+        Err(error) => return (found, Some(error)),
+    };
+    loop {
+        match reader.next().await {
+            Ok(Some(record)) => {
+                let text = String::from_utf8(record.value.unwrap_or_default().to_vec()).unwrap();
+                found.push(((record.partition, record.offset.0), text.parse().unwrap()));
+            }
+            Ok(None) => return (found, None),
+            Err(error) => return (found, Some(error)),
+        }
+    }
 }
 
 /// A producer of numbers, and what is known of them.

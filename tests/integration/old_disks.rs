@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use hulse_sdk::{Client, Error, Offset, Reason, Start};
+use hulse_sdk::{Client, Offset, Reason, Start};
 use tokio::time::timeout;
 
-use super::numbers::{Counting, Place, all_there, check, read_all, send};
+use super::numbers::{Counting, Place, all_there, check, read_all, read_until_error, send};
 use super::report::report;
 use super::server::{Server, copy, replace, restarted, run_within};
 
@@ -68,26 +68,6 @@ impl Past {
         match part {
             "" => replace(&to, &from),
             part => replace(&to.join(part), &from.join(part)),
-        }
-    }
-}
-
-/// Numbers of a topic up to its end or an error.
-async fn read_some(client: &Client, topic: &str) -> (Vec<(Place, u64)>, Option<Error>) {
-    let mut found = Vec::new();
-    let reader = client.reader(topic).start(Start::Earliest).follow(false);
-    let mut reader = match reader.retry_timeout(Duration::from_secs(5)).build().await {
-        Ok(reader) => reader,
-        Err(error) => return (found, Some(error)),
-    };
-    loop {
-        match reader.next().await {
-            Ok(Some(record)) => {
-                let text = String::from_utf8(record.value.unwrap_or_default().to_vec()).unwrap();
-                found.push(((record.partition, record.offset.0), text.parse().unwrap()));
-            }
-            Ok(None) => return (found, None),
-            Err(error) => return (found, Some(error)),
         }
     }
 }
@@ -184,7 +164,7 @@ async fn older_disk_under_newer_metadata_is_told_and_serves_nothing_wrong() {
         "{}",
         past.server.log()
     );
-    let (found, error) = read_some(&client, "kept").await;
+    let (found, error) = read_until_error(&client, "kept").await;
     let error = error.expect("half of the records are missing");
     assert_eq!(error.reason(), Some(Reason::DataDamaged), "{error}");
     assert!(error.to_string().contains("accept-loss"), "{error}");
@@ -205,13 +185,13 @@ async fn older_disk_under_newer_metadata_is_told_and_serves_nothing_wrong() {
     past.put_back("new", "bookie");
     past.server.restart();
     // Another life of this disk was there in between; only an operator knows which of the two was the right one.
-    let (_, error) = read_some(&client, "kept").await;
+    let (_, error) = read_until_error(&client, "kept").await;
     if let Some(error) = error {
         assert_eq!(error.reason(), Some(Reason::DataDamaged), "{error}");
         accept_losses(&past.server, "kept");
     }
     all_there(&client, "kept", &past.kept).await;
-    let (found, error) = read_some(&client, "other").await;
+    let (found, error) = read_until_error(&client, "other").await;
     assert!(
         error.is_some() && found.is_empty(),
         "records of the other life cannot be here"
@@ -324,7 +304,7 @@ async fn second(
         return Some(log);
     }
     let client_of_second = client(&second.address());
-    let (found, error) = read_some(&client_of_second, "kept").await;
+    let (found, error) = read_until_error(&client_of_second, "kept").await;
     assert!(
         found
             .iter()

@@ -11,7 +11,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use super::numbers::{Counting, Place, all_there, check, read_all, send, settle};
+use super::numbers::{Counting, Place, all_there, check, read_all, read_until_error, send, settle};
 use super::report::{report, rounds};
 use super::server::{Server, log_files};
 
@@ -184,7 +184,7 @@ async fn damage_in_the_middle_is_reported_and_never_passed_over() {
     flip(&first, written_end(&first) / 2);
     server.restart();
     let client = client(&server);
-    let outcome = read_until_error(&client).await;
+    let outcome = read_until_error(&client, "torn").await;
     let (found, error) = outcome;
     let error = error.unwrap_or_else(|| {
         panic!(
@@ -264,28 +264,6 @@ async fn sealed_files_without_their_footers_serve_all_the_same() {
         assert!(!server.log().contains("damage"), "{}", server.log());
     }
     report("cases of lost footers: 4");
-}
-
-async fn read_until_error(client: &Client) -> (Vec<(Place, u64)>, Option<Error>) {
-    let mut found = Vec::new();
-    let reader = client
-        .reader("torn")
-        .start(hulse_sdk::Start::Earliest)
-        .follow(false);
-    let mut reader = match reader.retry_timeout(Duration::from_secs(5)).build().await {
-        Ok(reader) => reader,
-        Err(error) => return (found, Some(error)),
-    };
-    loop {
-        match reader.next().await {
-            Ok(Some(record)) => {
-                let text = String::from_utf8(record.value.unwrap_or_default().to_vec()).unwrap();
-                found.push(((record.partition, record.offset.0), text.parse().unwrap()));
-            }
-            Ok(None) => return (found, None),
-            Err(error) => return (found, Some(error)),
-        }
-    }
 }
 
 fn copy(from: &Path, to: &Path) {

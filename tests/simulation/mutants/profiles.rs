@@ -72,13 +72,8 @@ pub const LATE_CHANGE: Profile = Profile {
 /// T3: the answers of one member are lost until the owner proposes another in its place, which never takes effect. From then on a
 /// second member lacks the newest entries, and the answers of the third to recovery are lost: what the proposed one holds is nobody's.
 pub const LOST_CHANGE: Profile = Profile {
-    bookies: 4,
-    appends: 300,
-    recoverers: 1,
-    delay: (750, 1_500),
-    life_max: None,
     trouble: lost_change,
-    fire: Duration::from_secs(4),
+    ..LATE_CHANGE
 };
 
 /// 4.3: one member lacks the newest entries, another one restarts with a bad group in the middle of its log, and the answers of the

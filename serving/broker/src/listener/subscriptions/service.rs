@@ -11,7 +11,9 @@ use crate::Topic;
 use crate::authorise::{Action, Resource};
 use crate::listener::front::Front;
 use crate::listener::wire::{invalid, topic_name};
-use crate::subscriptions::{NewSubscription, StartPoint, SubscriptionKind, namespace_of};
+use crate::subscriptions::{
+    NewSubscription, StartPoint, SubscriptionKind, SubscriptionName, namespace_of,
+};
 
 /// Service Subscriptions.
 pub(crate) struct SubscriptionsService(pub(crate) Arc<Front>);
@@ -93,9 +95,7 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
         let request = request.into_inner();
         let work = async {
             let front = &self.0;
-            let topic = self.topic(&request.topic).await?;
-            let topic_name = topic.as_ref().map(|topic| &topic.name);
-            let name = front.subscription_name(&request.subscription, topic_name)?;
+            let (topic, name) = self.target(&request.topic, &request.subscription).await?;
             front.allow(Action::Describe, Resource::Subscription(&name))?;
             let subscription = front.subscriptions.get(&name).await?;
             let places = front.places(&subscription, topic.as_ref()).await?;
@@ -117,9 +117,7 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
         let request = request.into_inner();
         let work = async {
             let front = &self.0;
-            let topic = self.topic(&request.topic).await?;
-            let topic_name = topic.as_ref().map(|topic| &topic.name);
-            let name = front.subscription_name(&request.subscription, topic_name)?;
+            let (_, name) = self.target(&request.topic, &request.subscription).await?;
             front.allow(Action::Alter, Resource::Subscription(&name))?;
             let policies = request.policies.as_ref();
             let Some(hold) = policies.and_then(|policies| policies.hold) else {
@@ -201,9 +199,7 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
         let request = request.into_inner();
         let work = async {
             let front = &self.0;
-            let topic = self.topic(&request.topic).await?;
-            let topic_name = topic.as_ref().map(|topic| &topic.name);
-            let name = front.subscription_name(&request.subscription, topic_name)?;
+            let (topic, name) = self.target(&request.topic, &request.subscription).await?;
             front.allow(Action::Delete, Resource::Subscription(&name))?;
             front
                 .delete_subscription(&name, topic.as_ref(), request.force)
@@ -221,6 +217,18 @@ impl SubscriptionsService {
             "" => Ok(None),
             name => self.0.topics.get(&topic_name(name)?).await.map(Some),
         }
+    }
+
+    /// The topic and the subscription that a call is about.
+    async fn target(
+        &self,
+        topic: &str,
+        subscription: &str,
+    ) -> Result<(Option<Topic>, SubscriptionName), Fault> {
+        let topic = self.topic(topic).await?;
+        let topic_name = topic.as_ref().map(|topic| &topic.name);
+        let name = self.0.subscription_name(subscription, topic_name)?;
+        Ok((topic, name))
     }
 
     async fn shift(&self, order: Order<'_>) -> Result<v1::SeekSubscriptionResponse, Fault> {
