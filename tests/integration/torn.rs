@@ -16,6 +16,8 @@ use super::report::{report, rounds};
 use super::server::{Server, log_files};
 
 const PORT: u16 = 17_460;
+/// What a file that was made in advance holds.
+const HEADER_BYTES: u64 = 4096;
 
 fn client(server: &Server) -> Client {
     Client::builder(server.address()).build().unwrap()
@@ -218,10 +220,12 @@ async fn sealed_files_without_their_footers_serve_all_the_same() {
     assert!(server.stop().success());
     let saved = tempfile::tempdir().unwrap();
     copy(&server.data(), saved.path());
-    let sealed: Vec<PathBuf> = log_files(&server.data())
+    let mut sealed: Vec<PathBuf> = log_files(&server.data())
         .into_iter()
-        .filter(|path| written_end(path) > 12 << 20)
+        .filter(|path| written_end(path) > HEADER_BYTES)
         .collect();
+    // The newest was written when the server stopped; it has no footer, and gets its own in place.
+    sealed.pop();
     assert!(sealed.len() >= 2, "{sealed:?}");
     for kind in [
         "trailer flipped",
