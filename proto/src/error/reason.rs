@@ -34,16 +34,21 @@ pub enum ErrorKind {
 }
 
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $number:literal, $kind:ident, $code:ident, $fate:ident;)*) => {
+    ($(#[doc = $meaning:literal] $variant:ident = $name:literal, $number:literal, $kind:ident, $code:ident, $fate:ident;)*) => {
         /// Why something was refused or failed. Closed: servers and clients share this table.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Reason {
-            $($(#[$doc])* $variant,)*
+            $(#[doc = $meaning] $variant,)*
         }
 
         impl Reason {
             /// All of them, in table order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// What it means, in one sentence.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning.trim_ascii(),)* }
+            }
 
             /// The name on the wire.
             pub fn as_str(self) -> &'static str {
@@ -97,9 +102,9 @@ reasons! {
     OffsetOutOfRange = "OFFSET_OUT_OF_RANGE", 1008, Invalid, OutOfRange, NotApplied;
     /// Subscriptions of this type are not served by this build.
     UnsupportedType = "UNSUPPORTED_TYPE", 1009, Invalid, FailedPrecondition, NotApplied;
-    /// Not allowed.
+    /// The caller may not do this.
     PermissionDenied = "PERMISSION_DENIED", 1101, Denied, PermissionDenied, NotApplied;
-    /// Who are you?
+    /// The caller did not say who it is, or could not prove it.
     Unauthenticated = "UNAUTHENTICATED", 1102, Denied, Unauthenticated, NotApplied;
     /// No topic of this name or identity.
     TopicNotFound = "TOPIC_NOT_FOUND", 1201, NotFound, NotFound, NotApplied;
@@ -163,7 +168,7 @@ reasons! {
     MetadataUnknown = "METADATA_UNKNOWN", 1903, OutcomeUnknown, Unavailable, Unknown;
     /// Stored data are damaged and no copy is left; `hulse ledgers accept-loss` is the operator's word.
     DataDamaged = "DATA_DAMAGED", 2001, Corrupt, DataLoss, NotApplied;
-    /// A bug.
+    /// Something in Hulse is wrong that must not be: a bug.
     Internal = "INTERNAL", 2101, Internal, Internal, Unknown;
 }
 
