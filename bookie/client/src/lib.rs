@@ -26,6 +26,7 @@ mod delete;
 mod directory;
 mod error;
 mod ledger_client;
+pub mod mailbox;
 pub mod metadata;
 mod placement;
 pub mod quorum;

@@ -38,7 +38,7 @@ impl CloseGuard {
         };
         writer
             .commands
-            .send(Box::new(Command::Seal(answer)))
+            .send(Command::Seal(answer))
             .map_err(|_| gone())?;
         let sealing = sealed.await.map_err(|_| gone())??;
         Ok((guard, sealing))
@@ -59,7 +59,7 @@ impl CloseGuard {
         self.told = true;
         self.writer.shared.end(end);
         // A task that is gone has answered everything already.
-        let _ = self.writer.commands.send(Box::new(command));
+        let _ = self.writer.commands.send(command);
     }
 }
 

@@ -10,15 +10,17 @@ use bookie_metadata::{Revision, Txn};
 use hulse_proto::entry::{EntryClass, NewEntry};
 use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::ledger::{ClosedTotals, LedgerMetadata};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::closing;
 use super::event::WriterConfig;
 use super::permits::{PermitClass, Permits};
 use super::sequence::Sequence;
-use super::task::{self, Append, Command};
+use super::shown::Shown;
+use super::task::{self, Append, Command, Task};
 use crate::error::{AppendError, CloseError, NotWritten, WriterEnd};
 use crate::ledger_client::Inner;
+use crate::mailbox::Sender;
 use crate::reader::{Followed, LedgerReader};
 
 /// A confirmed append.
@@ -42,8 +44,9 @@ struct Entrance {
     sequence: Sequence,
     permits: Permits,
     stopped: bool,
-    /// DATA is refused: the members have no room for it (amended D1).
-    full: bool,
+    /// Why DATA is refused: the members have no room for it (amended D1).
+    full: Shown<String>,
+    ended: Shown<WriterEnd>,
 }
 
 /// What the handle's clones and the writer's task share.
@@ -56,8 +59,8 @@ pub(super) struct Shared {
     followed: Arc<Followed>,
     entrance: Mutex<Entrance>,
     room: Notify,
-    ended: watch::Sender<Option<WriterEnd>>,
-    full: watch::Sender<Option<String>>,
+    /// DATA is refused from now on.
+    filled: Notify,
     worn: AtomicBool,
 }
 
@@ -99,8 +102,8 @@ impl Shared {
 
     /// Refuses DATA from now on, and says why; or takes it again.
     pub(super) fn set_full(&self, full: Option<String>) {
-        self.entrance().full = full.is_some();
-        self.full.send_replace(full);
+        self.entrance().full.set(full);
+        self.filled.notify_waiters();
     }
 
     /// The ensemble changed too often.
@@ -110,19 +113,17 @@ impl Shared {
 
     /// Says how the writer ended; the first word stands.
     pub(super) fn end(&self, end: WriterEnd) {
-        self.entrance().stopped = true;
-        self.ended.send_if_modified(|ended| {
-            let first = ended.is_none();
-            if first {
-                *ended = Some(end);
-            }
-            first
-        });
+        let mut entrance = self.entrance();
+        entrance.stopped = true;
+        if entrance.ended.get().is_none() {
+            entrance.ended.set(Some(end));
+        }
+        drop(entrance);
         self.room.notify_waiters();
     }
 
     pub(super) fn ended(&self) -> Option<WriterEnd> {
-        self.ended.borrow().clone()
+        self.entrance().ended.get().cloned()
     }
 
     /// No more appends. False when it was stopped before.
@@ -134,16 +135,16 @@ impl Shared {
 
 /// The one writer of one ledger. Clones share it.
 ///
-/// Dropping the last clone ends the writer's task once what was appended is answered; the ledger stays open in metadata.
+/// It has a task only while something is under way. Dropping the last clone ends that once what was appended is answered; the ledger stays open in metadata.
 #[derive(Clone)]
 pub struct LedgerWriter {
     pub(super) shared: Arc<Shared>,
-    pub(super) commands: mpsc::UnboundedSender<Box<Command>>,
+    pub(super) commands: Sender<Command, Box<Task>>,
     reader: LedgerReader,
 }
 
 impl LedgerWriter {
-    /// Starts the task of a writer.
+    /// A writer that rests until it is asked for something.
     pub(crate) fn start(inner: Arc<Inner>, opened: Opened) -> Self {
         let Opened {
             ledger,
@@ -166,18 +167,17 @@ impl LedgerWriter {
                 sequence: Sequence::new(metadata.kind, metadata.base_offset),
                 permits,
                 stopped: false,
-                full: false,
+                full: Shown::default(),
+                ended: Shown::default(),
             }),
             known: Mutex::new((metadata, version)),
             room: Notify::new(),
             followed,
-            ended: watch::Sender::new(None),
-            full: watch::Sender::new(None),
+            filled: Notify::new(),
             worn: AtomicBool::new(false),
         });
         // Unbounded as a type; bounded by the permits that each append takes first (W2).
-        let (commands, queue) = mpsc::unbounded_channel();
-        task::spawn(shared.clone(), config, queue);
+        let commands = task::at_rest(shared.clone(), config);
         Self {
             shared,
             commands,
@@ -223,8 +223,8 @@ impl LedgerWriter {
         let bytes = entry.payload_len();
         let mut entrance = self.shared.entrance();
         if entrance.stopped {
-            return Err(match self.shared.ended() {
-                Some(end) => AppendError::Ended(end),
+            return Err(match entrance.ended.get() {
+                Some(end) => AppendError::Ended(end.clone()),
                 None => AppendError::NotWritten {
                     why: NotWritten::Closed {
                         ledger: self.shared.ledger,
@@ -233,7 +233,7 @@ impl LedgerWriter {
                 },
             });
         }
-        if entrance.full && class == PermitClass::Data {
+        if entrance.full.get().is_some() && class == PermitClass::Data {
             return Err(AppendError::NotWritten {
                 why: NotWritten::Full {
                     ledger: self.shared.ledger,
@@ -248,9 +248,10 @@ impl LedgerWriter {
         let number = entrance.sequence.admit(&entry)?;
         entrance.permits.take(class, bytes);
         let (answer, waiting) = oneshot::channel();
-        // Under the lock, so that the queue has the order of the numbers. A closed queue drops `answer`, which the ticket sees.
-        let append = Command::Append(Append { entry, answer });
-        let _ = self.commands.send(Box::new(append));
+        // Under the lock, so that the queue has the order of the numbers. A task that is gone drops `answer`, which the ticket sees.
+        let _ = self
+            .commands
+            .send(Command::Append(Append { entry, answer }));
         Ok((number, waiting))
     }
 
@@ -319,7 +320,21 @@ impl LedgerWriter {
     /// (storage.md, amended D1). DATA is then refused with [`NotWritten::Full`]; what was appended before is decided by
     /// [`LedgerWriter::close`], which the owner should call: nothing behind a blocked record is confirmed either.
     pub fn full(&self) -> watch::Receiver<Option<String>> {
-        self.shared.full.subscribe()
+        self.shared.entrance().full.watch()
+    }
+
+    /// Waits until [`LedgerWriter::full`] says why. Cancel-safe.
+    pub async fn until_full(&self) {
+        loop {
+            let filled = self.shared.filled.notified();
+            tokio::pin!(filled);
+            // Registered before the look, as in `room`.
+            filled.as_mut().enable();
+            if self.shared.entrance().full.get().is_some() {
+                return;
+            }
+            filled.await;
+        }
     }
 
     /// Takes DATA again: the owner found that Qa members are writable ([`crate::LedgerClient::takes_data`]).
@@ -341,13 +356,13 @@ impl LedgerWriter {
     /// True when metadata that were read show the ledger open and last changed by this writer; else the writer ends (W6).
     pub(crate) async fn recognises(&self, found: Option<LedgerMetadata>) -> bool {
         let (answer, judged) = oneshot::channel();
-        let asked = self.commands.send(Box::new(Command::Judge(found, answer)));
+        let asked = self.commands.send(Command::Judge(found, answer));
         asked.is_ok() && judged.await.unwrap_or(false)
     }
 
     /// Shows how the writer ended, once it has (storage.md W6); `None` until then.
     pub fn ended(&self) -> watch::Receiver<Option<WriterEnd>> {
-        self.shared.ended.subscribe()
+        self.shared.entrance().ended.watch()
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! [`WriterCore`] is the protocol as a state machine without I/O: `core` (appends, sends, time), `acks` (what answers mean),
 //! `ending` (close, fence, failure), over `pending` (entries and their copies), `position` (members) and `sequence` (numbers).
-//! `task` is its shell, one task per open ledger; `handle` is what the owner holds, with `permits` for what is in flight; `closing`
-//! writes the close into metadata.
+//! `task` is its shell, a task per ledger that is being written to; `handle` is what the owner holds, with `permits` for what is in
+//! flight and `shown` for what is watched; `closing` writes the close into metadata.
 //!
 //! A member that fails is retried, and replaced when that does not help: `change` (W7–W12) surveys and proposes, `resolve` learns
 //! what became of the proposal, `surveying` asks metadata for both. `full` tells the owner when nothing helps, because disks are
@@ -22,6 +22,7 @@ mod permits;
 mod position;
 mod resolve;
 mod sequence;
+mod shown;
 mod surveying;
 mod task;
 #[cfg(test)]

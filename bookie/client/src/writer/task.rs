@@ -1,6 +1,7 @@
-//! The writer's shell: one task per open ledger that drives the core and calls members.
+//! The writer's shell: a task that drives the core and calls members.
 //!
-//! One hop lies between an append and the call of a member: the queue. Everything that is ready is taken before the task sleeps.
+//! One hop lies between an append and the call of a member: the mailbox. Everything that is ready is taken before the task sleeps.
+//! When nothing is under way for a while, the task ends and leaves its state in the mailbox: thousands of ledgers are open and idle.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,7 +15,8 @@ use hulse_proto::bookie::{BookieError, Call};
 use hulse_proto::entry::{EntryClass, NewEntry};
 use hulse_proto::id::EntryId;
 use hulse_proto::ledger::LedgerMetadata;
-use tokio::sync::{mpsc, oneshot};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::core::WriterCore;
@@ -22,12 +24,15 @@ use super::event::{AddCall, AddTag, Sealing, WriterConfig, WriterEffect, WriterE
 use super::handle::{Appended, Shared};
 use super::surveying::{ask_metadata, survey};
 use crate::error::{AppendError, WriterEnd};
+use crate::mailbox::{Inbox, Sender, mailbox};
 use crate::metadata::read_ledger;
 
 /// Commands and answers taken before effects that wait for them are looked at again.
 const BATCH_MAX: usize = 128;
 /// How far ahead the timer is set when nothing waits.
 const IDLE: Duration = Duration::from_secs(3600);
+/// With nothing under way the task waits so long for more before it rests.
+const LINGER: Duration = Duration::from_secs(1);
 
 pub(super) type Answer = Result<Appended, AppendError>;
 
@@ -37,7 +42,7 @@ pub(super) struct Append {
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
-/// What the handle asks of the task. Boxed on its way: a queue takes the room of 32 when it is made, and thousands of ledgers are open.
+/// What the handle asks of the task.
 pub(super) enum Command {
     Append(Append),
     /// Stop, drain, freeze; the answer is what to write into metadata.
@@ -77,12 +82,16 @@ struct Waiting {
     bytes: usize,
 }
 
-struct Task {
+/// The task's state, also while it rests.
+pub(super) struct Task {
     shared: Arc<Shared>,
     core: WriterCore,
+    /// Where it runs.
+    runtime: Handle,
     started: Instant,
-    queue: mpsc::UnboundedReceiver<Box<Command>>,
-    /// Answers to come, by position: a position's can be forgotten together.
+    /// When it last had a command.
+    active_at: Instant,
+    /// Answers to come, by position: a position's can be forgotten together. Empty before the first call.
     calls: Vec<FuturesUnordered<AnswerToCome>>,
     /// In entry order, as the core completes them.
     waiting: VecDeque<Waiting>,
@@ -100,21 +109,17 @@ type Found = Option<Option<LedgerMetadata>>;
 /// At most one thing to come.
 type Waited<T> = Option<Pin<Box<dyn Future<Output = T> + Send>>>;
 
-/// Starts the task. It ends when the handle is dropped or the writer has ended, and every append is answered.
-pub(super) fn spawn(
-    shared: Arc<Shared>,
-    config: WriterConfig,
-    queue: mpsc::UnboundedReceiver<Box<Command>>,
-) {
-    let calls = (0..config.ensemble.len())
-        .map(|_| FuturesUnordered::new())
-        .collect();
+/// Makes the state of a writer, which rests, and the way to it. Its task ends for good when the handle is dropped, and every append is
+/// answered.
+pub(super) fn at_rest(shared: Arc<Shared>, config: WriterConfig) -> Sender<Command, Box<Task>> {
+    let now = Instant::now();
     let task = Task {
         shared,
         core: WriterCore::new(config),
-        started: Instant::now(),
-        queue,
-        calls,
+        runtime: Handle::current(),
+        started: now,
+        active_at: now,
+        calls: Vec::new(),
         waiting: VecDeque::new(),
         sealing: None,
         check: None,
@@ -122,38 +127,47 @@ pub(super) fn spawn(
         effects: Vec::new(),
         completed: Vec::new(),
     };
-    // Boxed: a future keeps what it is given twice, once as its argument and once as its own.
-    tokio::spawn(Box::new(task).run());
+    let (commands, inbox) = mailbox(start);
+    // The sender is at hand and nothing waits, so it does rest; else it would go on at once.
+    if let Err((inbox, task)) = inbox.rest(Box::new(task)) {
+        start(task, inbox);
+    }
+    commands
+}
+
+fn start(task: Box<Task>, inbox: Inbox<Command, Box<Task>>) {
+    let runtime = task.runtime.clone();
+    runtime.spawn(task.run(inbox));
 }
 
 /// What woke the task.
 enum Wake {
     Answer(AddTag, Result<(), BookieError>),
-    Commands(usize),
+    /// False: none will ever come.
+    Commands(bool),
     Checked(Found),
     Change(WriterEvent),
     Timer,
 }
 
 impl Task {
-    async fn run(mut self: Box<Self>) {
-        let timer = sleep_until(self.started + IDLE);
+    async fn run(mut self: Box<Self>, mut inbox: Inbox<Command, Box<Self>>) {
+        let timer = sleep_until(Instant::now() + LINGER);
         tokio::pin!(timer);
-        // Grows with the load: thousands of ledgers are open and idle.
-        let mut commands = Vec::new();
+        let mut commands = VecDeque::new();
         loop {
             self.set_timer(timer.as_mut());
             let wake = tokio::select! {
                 biased;
                 (tag, result) = next_answer(&mut self.calls) => Wake::Answer(tag, result),
-                count = self.queue.recv_many(&mut commands, BATCH_MAX) => Wake::Commands(count),
+                there = next_commands(&mut inbox, &mut commands) => Wake::Commands(there),
                 found = ready(&mut self.check) => Wake::Checked(found),
                 event = ready(&mut self.change) => Wake::Change(event),
                 () = timer.as_mut() => Wake::Timer,
             };
             match wake {
                 Wake::Answer(tag, result) => self.take_answers(tag, result),
-                Wake::Commands(0) => {
+                Wake::Commands(false) => {
                     // The handle is gone. What was appended is still answered, then nobody can ask for anything.
                     if self.waiting.is_empty() {
                         return;
@@ -161,16 +175,24 @@ impl Task {
                     Box::pin(self.finish_without_handle(timer.as_mut())).await;
                     return;
                 }
-                Wake::Commands(_) => {
-                    commands
-                        .drain(..)
-                        .for_each(|command| self.command(*command));
+                Wake::Commands(true) => {
+                    self.active_at = Instant::now();
+                    for command in commands.drain(..commands.len().min(BATCH_MAX)) {
+                        self.command(command);
+                    }
                 }
                 Wake::Checked(found) => self.checked(found),
                 Wake::Change(event) => self.event(event),
                 Wake::Timer => self.event(WriterEvent::Tick),
             }
             self.perform();
+            if self.is_idle() && self.active_at.elapsed() >= LINGER {
+                self.rest();
+                (inbox, self) = match inbox.rest(self) {
+                    Ok(()) => return,
+                    Err(back) => back,
+                };
+            }
         }
     }
 
@@ -193,19 +215,31 @@ impl Task {
         self.started.elapsed()
     }
 
+    /// True when nothing but a command can change anything.
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+            && self.calls.iter().all(FuturesUnordered::is_empty)
+            && self.sealing.is_none()
+            && self.check.is_none()
+            && self.change.is_none()
+            && self.core.next_wakeup().is_none()
+    }
+
     /// Sets the timer when it would fire too late, or has fired. One that fires too early costs a look and is set again.
     fn set_timer(&self, timer: Pin<&mut Sleep>) {
-        let wanted = self
-            .core
-            .next_wakeup()
-            .map_or_else(|| Instant::now() + IDLE, |at| self.started + at);
+        let wanted = match self.core.next_wakeup() {
+            Some(at) => self.started + at,
+            None if self.is_idle() => self.active_at + LINGER,
+            None => Instant::now() + IDLE,
+        };
         if wanted < timer.deadline() || timer.is_elapsed() {
             timer.reset(wanted);
         }
     }
 
-    /// Nothing is under way: the room goes back, as thousands of ledgers are open and idle. A busy writer has always something.
+    /// Nothing is under way: the room goes back.
     fn rest(&mut self) {
+        self.calls = Vec::new();
         self.waiting = VecDeque::new();
         self.effects = Vec::new();
         self.completed = Vec::new();
@@ -290,15 +324,16 @@ impl Task {
             // The caller may have dropped its future: the append stands all the same.
             let _ = waiting.answer.send(answer);
         }
-        if self.waiting.is_empty() {
-            self.rest();
-        }
     }
 
     fn effect(&mut self, effect: WriterEffect, confirmed_end: EntryId) {
         match effect {
             WriterEffect::Send(call) => self.send(call),
-            WriterEffect::Forget { position } => self.calls[position].clear(),
+            WriterEffect::Forget { position } => {
+                if let Some(calls) = self.calls.get_mut(position) {
+                    calls.clear();
+                }
+            }
             WriterEffect::Confirmed { entry } => self.complete(Ok(Appended {
                 entry,
                 confirmed_end,
@@ -335,6 +370,10 @@ impl Task {
 
     fn send(&mut self, call: AddCall) {
         let tag = call.tag();
+        if self.calls.len() <= tag.position {
+            self.calls
+                .resize_with(tag.position + 1, FuturesUnordered::new);
+        }
         match self.shared.inner.bookies.calls(&call.member) {
             Some(bookie) => self.calls[tag.position].push(AnswerToCome {
                 call: bookie.add(call.request),
@@ -384,6 +423,14 @@ impl Task {
             self.event(WriterEvent::MetadataChanged);
         }
     }
+}
+
+/// Waits until there are commands. False when none will ever come.
+async fn next_commands(
+    inbox: &mut Inbox<Command, Box<Task>>,
+    commands: &mut VecDeque<Command>,
+) -> bool {
+    !commands.is_empty() || inbox.receive(commands).await
 }
 
 /// Waits for what is to come, once; for ever when nothing is.
