@@ -15,7 +15,7 @@ use super::files::SlotTable;
 use super::footer_file::{write_pages, write_side, write_tail};
 use super::format::footer::Footer;
 use super::format::{FileHeader, FileKind, name_of};
-use super::new_file::{FILE_BYTES_MIN, NewFile, keep_reserve, make, make_shorter};
+use super::new_file::{FILE_BYTES_MIN, NewFile, keep_reserve, make_next, make_shorter};
 use super::recovery::Unsealed;
 use super::writer::is_full;
 use crate::disk::{Disk, DiskError, DiskErrorKind, DiskFile};
@@ -76,7 +76,7 @@ impl FileWork {
 
 fn spare(disk: &dyn Disk, header: FileHeader, alone: bool) -> Result<NewFile, DiskError> {
     let usual = header.file_bytes;
-    let made = make(disk, header.clone(), None);
+    let made = make_next(disk, header.clone());
     if let Err(error) = &made
         && error.kind != DiskErrorKind::Full
     {

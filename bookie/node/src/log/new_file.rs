@@ -1,4 +1,8 @@
 //! Makes log files: under a temporary name, with a durable header, then under their own.
+//!
+//! What the last of a disk is for is decided here. A log file of the usual length leaves as much behind itself, so that compaction, which
+//! needs room before it gives any, has some for whatever the largest live part of a file is (storage.md D4); a shorter one leaves
+//! half of that, so that what passes a full disk cannot use it up either.
 
 use std::sync::Arc;
 
@@ -18,8 +22,8 @@ const RESERVE_NAME: &str = "start.reserve";
 /// As many of them as this share of a log file has, and no more than so many bytes.
 const RESERVE_SHARE: u64 = 64;
 const RESERVE_BYTES_MAX: u64 = 1 << 20;
-/// On a full disk the next file has this share of the usual length, or that. So what passes goes on, and compaction has the rest.
-const SHORTER_SHARES: [u64; 2] = [2, 16];
+/// On a full disk the next file has the largest of these shares of the usual length. So what passes goes on.
+const SHORTER_SHARES: [u64; 4] = [2, 4, 8, 16];
 
 /// What the writer must know.
 pub struct WriterSetup {
@@ -79,7 +83,7 @@ pub(super) fn first_file(
         return Ok((file, false));
     }
     loop {
-        match create(setup, recovered.next_file, bytes, None) {
+        match create_leaving_room(setup, recovered.next_file, bytes) {
             Err(error) if error.kind == DiskErrorKind::Full && bytes > FILE_BYTES_MIN => {
                 bytes = (bytes / 4).max(FILE_BYTES_MIN);
                 tracing::warn!(
@@ -95,6 +99,31 @@ pub(super) fn first_file(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// As [`create`], if that leaves compaction its room.
+fn create_leaving_room(setup: &mut WriterSetup, id: u64, bytes: u64) -> Result<NewFile, DiskError> {
+    leaves_room(setup.disk.as_ref(), bytes, setup.file_bytes)?;
+    create(setup, id, bytes, None)
+}
+
+/// Refuses a log file of so many bytes, where `usual` is usual, that would take the room of compaction. The shortest leaves it nothing:
+/// without the records of what died nothing is freed either. Space that is not known is enough.
+///
+/// # Errors
+/// `Full`.
+fn leaves_room(disk: &dyn Disk, bytes: u64, usual: u64) -> Result<(), DiskError> {
+    let kept = if bytes < usual { usual / 2 } else { usual };
+    let free = disk.space().map_or(u64::MAX, |space| space.free);
+    if bytes <= FILE_BYTES_MIN || free >= bytes.saturating_add(kept) {
+        return Ok(());
+    }
+    Err(DiskError {
+        kind: DiskErrorKind::Full,
+        operation: "preallocate",
+        name: TMP_NAME.to_owned(),
+        why: format!("{free} bytes are free, and {kept} of them are kept for compaction"),
+    })
 }
 
 /// A file of blocks that were kept for a disk without any room. Without them those of a void file, whose name is missed if the machine
@@ -140,7 +169,16 @@ pub(super) fn keep_reserve(disk: &dyn Disk, file_bytes: u64) -> Result<(), DiskE
     Ok(())
 }
 
-/// Makes a file of this header, or, if the disk is too full for it, a shorter one, once there is a reserve.
+/// Makes a file of this header, the next one of the usual length.
+///
+/// # Errors
+/// Of the disk; `Full` leaves nothing behind but the room of compaction.
+pub(super) fn make_next(disk: &dyn Disk, header: FileHeader) -> Result<NewFile, DiskError> {
+    leaves_room(disk, header.file_bytes, header.file_bytes)?;
+    make(disk, header, None)
+}
+
+/// Makes a shorter file than this header says, as long as the disk takes one, once there is a reserve.
 ///
 /// # Errors
 /// Of the disk; `Full` leaves nothing behind.
@@ -153,7 +191,8 @@ pub(super) fn make_shorter(disk: &dyn Disk, header: FileHeader) -> Result<NewFil
             file_bytes,
             ..header.clone()
         };
-        match make(disk, header, None) {
+        let made = leaves_room(disk, file_bytes, usual).and_then(|()| make(disk, header, None));
+        match made {
             Err(error) if error.kind == DiskErrorKind::Full => {}
             other => return other,
         }

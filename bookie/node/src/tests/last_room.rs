@@ -1,5 +1,7 @@
 //! The last room of a full disk (storage.md D3, E4, E5): what frees space finds some whatever else came before it, a short log file goes
-//! where none of the usual length does, and each start leaves what the next one needs.
+//! where none of the usual length does, each start leaves what the next one needs, and compaction has room of its own.
+
+use std::time::Duration;
 
 use hulse_proto::bookie::BookieError;
 use hulse_proto::entry::EntryClass;
@@ -7,12 +9,14 @@ use hulse_proto::entry::EntryClass;
 use super::reclaim::reclaim;
 use super::support::*;
 use crate::NodeConfig;
-use crate::core::Level;
+use crate::core::{Level, Verdict};
 use crate::disk::Disk;
-use crate::disk::memory::Survival;
+use crate::disk::memory::{MemoryDisk, Survival};
 use crate::step::StepAnswer;
 
 const KIB: u64 = 1 << 10;
+const STAYS: u64 = 1;
+const GOES: u64 = 2;
 
 fn config_of(file_bytes: u64) -> NodeConfig {
     NodeConfig {
@@ -162,4 +166,79 @@ fn short_next_file_and_the_one_behind_it_are_both_void_to_a_start() {
     let mut rig = rig.reopen(config, Survival::Nothing, &[]);
     assert!(rig.node.damage().is_empty());
     rig.check();
+}
+
+/// Adds of this class, to a ledger that stays and one that goes in turn, until they are refused; the number of the next.
+fn fill(rig: &mut Rig, class: EntryClass, from: u64, goes: u64) -> u64 {
+    for number in from.. {
+        // What passes is not fast.
+        rig.node.advance(Duration::from_secs(1));
+        let ledger = if number % 4 == 0 { STAYS } else { goes };
+        rig.expect(ledger, number, 24_000);
+        let request = add(rig.to(ledger), entry_of(class, ledger, number, 24_000));
+        let (_, output) = rig.node.add(request);
+        for ledger in output.verify {
+            let verified = rig.node.verified(ledger, Verdict::Open);
+            rig.take(verified);
+        }
+        let mut answers = output.answers;
+        answers.extend(rig.node.settle().answers);
+        rig.node.idle();
+        match &answers[..] {
+            [] => {}
+            [(_, StepAnswer::Add(Ok(())))] if class == EntryClass::Data => {
+                rig.confirmed.insert((ledger, number));
+            }
+            [(_, StepAnswer::Add(Ok(())))] => {}
+            [(_, StepAnswer::Add(Err(BookieError::ReadOnly { .. })))] => return number,
+            other => panic!("{other:?}"),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+/// Until nothing is left to do, and what failed once had its rest.
+fn free(rig: &mut Rig) {
+    for _ in 0..4 {
+        reclaim(rig);
+        rig.node.idle();
+        rig.node.look_at_disk();
+        rig.node.advance(Duration::from_secs(31));
+    }
+}
+
+/// No file is wholly dead, and each keeps more than what is left of the disk behind its last whole log file, be that little or much.
+#[test]
+fn full_disk_is_freed_by_compaction_whatever_is_left_of_it() {
+    let file = 1024 * KIB;
+    for left in (0..file).step_by(60 * KIB as usize) {
+        for (passing, starts) in [(false, 0), (false, 3), (true, 0), (true, 3)] {
+            let case = format!("{left} bytes, passing {passing}, {starts} starts");
+            let disk = MemoryDisk::default();
+            disk.set_capacity(Some(10 * file + left));
+            let mut rig = Rig::on(disk, config_of(file), &[]);
+            let mut next = fill(&mut rig, EntryClass::Data, 0, GOES);
+            if passing {
+                next = fill(&mut rig, EntryClass::Meta, next, GOES);
+            }
+            for _ in 0..starts {
+                rig = rig.reopen(config_of(file), Survival::Nothing, &[]);
+                rig.node.idle();
+                rig.node.look_at_disk();
+            }
+            delete(&mut rig, GOES);
+            free(&mut rig);
+            rig.check();
+            let level = rig.node.core().level();
+            assert!(
+                level < Level::ReadOnly,
+                "{case}: {level:?}, {} used",
+                rig.disk.used() / KIB
+            );
+            assert!(
+                fill(&mut rig, EntryClass::Data, next, GOES + 1) > next + 10,
+                "{case}"
+            );
+        }
+    }
 }
