@@ -49,7 +49,7 @@ pub use metrics::Metrics;
 pub use owner::{LedgerView, Partitions, PartitionsConfig};
 pub use partition::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,
-    CursorView, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy,
+    CursorView, Handed, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy,
     ProduceFuture, Produced, Stand, Tie,
 };
 pub use retention::{Limits, RetentionPolicy, Setting};

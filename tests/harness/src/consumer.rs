@@ -9,8 +9,8 @@ use rand::Rng;
 use rand_chacha::ChaCha12Rng;
 use serving_broker::state::{OffsetRange, OffsetRanges};
 use serving_broker::{
-    AckKind, AckStatus, Begin, CursorStart, NewConsumer, PartitionHandle, Stand, SubscriptionKind,
-    Tie,
+    AckKind, AckStatus, Begin, CursorStart, Handed, NewConsumer, PartitionHandle, Stand,
+    SubscriptionKind, Tie,
 };
 use tokio::time::{sleep, timeout};
 
@@ -48,6 +48,8 @@ pub struct Consumer {
     /// Highest leader epoch seen: an owner of a lower one does not know yet that it is none.
     seen: OwnerEpoch,
     seeks: u64,
+    /// State epoch and end of what the attachments before were sent.
+    handed: Option<(u32, Offset)>,
 }
 
 /// One attachment of it.
@@ -111,6 +113,7 @@ impl Consumer {
             rng,
             seen: OwnerEpoch(0),
             seeks: 0,
+            handed: None,
         }
     }
 
@@ -137,6 +140,7 @@ impl Consumer {
         let Ok(Some(Ok(()))) = timeout(ANSWER_TIMEOUT, made).await else {
             return;
         };
+        let handed = self.handed.filter(|_| self.rng.random_bool(0.7));
         let consumer = NewConsumer {
             subscription: self.subscription,
             kind: self.habit.kind,
@@ -144,6 +148,7 @@ impl Consumer {
             client: "simulated".into(),
             priority: self.rng.random_range(0..2),
             takeover: true,
+            handed: handed.map(|(state_epoch, end)| Handed { end, state_epoch }),
         };
         let attached = broker.process.heard(handle.attach(consumer));
         let Ok(Some(Ok(tie))) = timeout(ANSWER_TIMEOUT, attached).await else {
@@ -152,7 +157,7 @@ impl Consumer {
         self.cluster.world.counts.add("consumers that attached");
         let mut attachment = Attachment {
             number: locked(&self.truth).attach(),
-            sent: (0, Offset(0)),
+            sent: handed.unwrap_or_default(),
             reading: None,
         };
         let steps = self.rng.random_range(1..STEPS_MAX);
@@ -160,7 +165,9 @@ impl Consumer {
             if broker.process.is_dead() || handle.ended().is_some() {
                 return;
             }
-            if !self.step(broker, &tie, &mut attachment).await {
+            let goes_on = self.step(broker, &tie, &mut attachment).await;
+            self.handed = Some(attachment.sent);
+            if !goes_on {
                 return;
             }
             sleep(Duration::from_millis(
@@ -251,7 +258,10 @@ impl Consumer {
         let Some(reading) = &attachment.reading else {
             return true;
         };
-        let (end, sent) = (reading.position.0, attachment.sent.1);
+        let (end, sent) = (
+            reading.position.max(reading.begin.acks_to).0,
+            attachment.sent.1,
+        );
         let kind = match self.rng.random_bool(0.4) {
             true => AckKind::Cumulative,
             false => AckKind::Individual,
@@ -371,6 +381,7 @@ pub async fn judge_cursor(
         client: "simulated".into(),
         priority: 0,
         takeover: true,
+        handed: None,
     };
     let emptied = async {
         let tie = handle.attach(consumer).await?;

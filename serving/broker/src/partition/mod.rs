@@ -32,7 +32,7 @@ mod trimming;
 pub use consuming::{CursorStart, Tie};
 pub use cursors::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorView,
-    LaneView, Moved, NewConsumer, Stand,
+    Handed, LaneView, Moved, NewConsumer, Stand,
 };
 pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
 pub use takeover::PartitionPolicy;

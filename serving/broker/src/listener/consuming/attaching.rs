@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use hulse_proto::error::Fault;
+use hulse_proto::id::Offset;
 use hulse_proto::wire::v1;
 
 use crate::authorise::{Action, Resource};
 use crate::listener::front::Front;
 use crate::listener::wire::{check_client_id, partition};
-use crate::partition::{NewConsumer, Tie};
+use crate::partition::{Handed, NewConsumer, Tie};
 use crate::subscriptions::{
     NewSubscription, StartPoint, SubscriptionKind, SubscriptionName, namespace_of,
 };
@@ -59,6 +60,10 @@ pub(super) async fn attach(
         client,
         priority: request.priority,
         takeover: request.takeover,
+        handed: (request.handed_end > 0).then_some(Handed {
+            end: Offset(request.handed_end),
+            state_epoch: request.handed_epoch,
+        }),
     };
     let tie = open.attach(consumer).await?;
     Ok(Attached { tie, name })

@@ -22,6 +22,7 @@ impl Lane {
         let acked = begin.map_or_else(Vec::new, |begin| begin.acked.iter().map(to_wire).collect());
         let base = begin.map_or(0, |begin| begin.base.0);
         let state_epoch = begin.map_or(0, |begin| begin.state_epoch);
+        let acks_to = begin.map_or(0, |begin| begin.acks_to.0);
         if !self.progress.attached {
             let partition = self.tie.partition();
             return Some(consume_down::Item::Attached(v1::Attached {
@@ -33,6 +34,7 @@ impl Lane {
                 high_watermark: partition.offsets().high_watermark.0,
                 state_epoch,
                 active: begin.is_some(),
+                acks_to,
             }));
         }
         let moved = begin.is_some_and(|begin| begin.cause == Cause::Moved);
@@ -61,6 +63,7 @@ impl Lane {
             acked,
             state_epoch,
             grace_ms,
+            acks_to,
         }))
     }
 

@@ -30,6 +30,38 @@ async fn next_delivery_begins_behind_the_acked_record_of_a_batch() {
     }
 }
 
+/// Case SU-07: its queue may be full of other partitions' records, so that what it acks cannot come again first.
+#[tokio::test]
+async fn acks_of_what_was_handed_out_before_a_break_are_taken_before_it_comes_again() {
+    let world = World::new().await;
+    let topic = world.topic("t", 1).await;
+    store(&world, &topic, 10).await;
+    let mut consumer = Consumer::open(&world).await;
+    let first = consumer.attached(attach(&topic, "s")).await;
+    consumer.delivery().await;
+    let next = world.killed().await;
+    let mut consumer = Consumer::without_credit(&next).await;
+    let back = v1::Attach {
+        handed_end: 1_000,
+        handed_epoch: first.state_epoch,
+        ..attach(&topic, "s")
+    };
+    let attached = consumer.attached(back).await;
+    assert_eq!(
+        (attached.base, attached.acks_to),
+        (0, 10),
+        "not beyond the end"
+    );
+    let status = consumer
+        .ack(v1::AckKind::Individual, &[(0, 3), (5, 11)])
+        .await;
+    assert_eq!(status, [v1::AckStatus::Ok, v1::AckStatus::Invalid]);
+    let status = consumer.ack(v1::AckKind::Cumulative, &[(0, 9)]).await;
+    assert_eq!(status, OK);
+    let seen = cursor(&next, "s").await;
+    assert_eq!((seen.base, seen.backlog_records), (9, 1));
+}
+
 /// Case SU-07, part 2: individual acks, and the owner dies.
 #[tokio::test]
 async fn records_with_a_receipt_do_not_come_again_from_the_next_owner() {

@@ -131,7 +131,8 @@ impl<T> CursorCore<T> {
         if range.end <= cursor.base && (cumulative || !range.is_empty()) {
             return (AckStatus::Ok, 0);
         }
-        let beyond = range.end > consumer.sent_to && !self.mutation.is(Mutant::AckBeyondSent);
+        let beyond = range.end > consumer.acks_to.max(consumer.sent_to)
+            && !self.mutation.is(Mutant::AckBeyondSent);
         if beyond || (!cumulative && range.is_empty()) {
             return (AckStatus::Invalid, 0);
         }

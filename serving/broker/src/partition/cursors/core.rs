@@ -37,6 +37,17 @@ pub struct NewConsumer {
     pub priority: i32,
     /// EXCLUSIVE: ends the one that is attached.
     pub takeover: bool,
+    /// It was here before.
+    pub handed: Option<Handed>,
+}
+
+/// What a consumer was given by an attachment that ended: it may ack that as soon as it is active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handed {
+    /// Everything that it may ack lies below; at most the high watermark counts.
+    pub end: Offset,
+    /// Void when the cursor has another one.
+    pub state_epoch: u32,
 }
 
 /// A delta on its way.
@@ -241,6 +252,8 @@ impl<T> CursorCore<T> {
             began: 0,
             sent_to: Offset(0),
             sent_records: 0,
+            handed: new.handed,
+            acks_to: Offset(0),
             began_epoch: 0,
             seek_id: 0,
             view,

@@ -53,6 +53,8 @@ pub struct Begin {
     pub acked: Arc<OffsetRanges>,
     /// For acks.
     pub state_epoch: u32,
+    /// Records below may be acked before they are sent again.
+    pub acks_to: Offset,
     /// [`LaneView::released`] at this moment.
     pub released: u64,
     /// Why.

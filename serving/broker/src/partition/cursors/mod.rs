@@ -9,7 +9,7 @@
 //!    of the partition, too, and whoever takes it over knows of them.
 //! 2. One delta is in flight at a time; what comes meanwhile is one delta. What failed is written again, merged with what came since.
 //! 3. Deliveries to an active consumer begin at the accepted base, and a consumer can ack only what it was sent in its present turn
-//!    and state epoch, or in the turn before when nobody else was active in between.
+//!    and state epoch, in the turn before when nobody else was active in between, or in an attachment that broke ([`Handed`]).
 //! 4. At most one consumer of a cursor is active. Another one becomes so only when the former one is gone, has yielded, or had its
 //!    grace.
 //!
@@ -28,7 +28,7 @@ mod view;
 mod written;
 
 pub(crate) use self::core::CursorCore;
-pub use self::core::NewConsumer;
+pub use self::core::{Handed, NewConsumer};
 pub(crate) use lane::{AckCommand, CursorAnswer, MoveCommand};
 pub use lane::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, CursorMove, LaneView, Moved, Stand,

@@ -8,6 +8,7 @@ use hulse_proto::error::Fault;
 use hulse_proto::id::Offset;
 use hulse_proto::time::TimestampMs;
 
+use super::core::Handed;
 use super::lane::{Begin, Cause, ConsumerId, LaneView, Stand};
 use crate::state::Cursor;
 
@@ -24,6 +25,10 @@ pub(super) struct Consumer {
     pub(super) sent_to: Offset,
     /// … and how many, by its lane's count.
     pub(super) sent_records: u64,
+    /// What it was given before it attached, until it becomes active.
+    pub(super) handed: Option<Handed>,
+    /// It may ack below without having been sent it in this turn.
+    pub(super) acks_to: Offset,
     /// The state epoch of that turn.
     pub(super) began_epoch: u32,
     /// Its last seek that was taken.
@@ -127,19 +132,15 @@ impl Seat {
         match self.active {
             None => {
                 self.active = chosen;
-                self.show_active(cursor, Cause::Activated);
+                self.show_active(cursor, Cause::Activated, Offset(0));
             }
             // It was to yield to one that is gone. What it was sent before is its own still, unless the cursor was moved.
             Some(active) if chosen == Some(active) => {
                 if self.yields_at.take().is_some() {
                     let before = self.active_mut();
-                    let before = before.map(|active| (active.began_epoch, active.sent_to));
-                    self.show_active(cursor, Cause::Activated);
-                    if let (Some((epoch, sent_to)), Some(active)) = (before, self.active_mut())
-                        && epoch == cursor.state_epoch
-                    {
-                        active.sent_to = active.sent_to.max(sent_to);
-                    }
+                    let before = before.filter(|active| active.began_epoch == cursor.state_epoch);
+                    let acks_to = before.map(|active| active.acks_to.max(active.sent_to));
+                    self.show_active(cursor, Cause::Activated, acks_to.unwrap_or_default());
                 }
             }
             Some(_) if self.yields_at.is_some() => {}
@@ -192,11 +193,12 @@ impl Seat {
     pub(super) fn end_move(&mut self, cursor: &Cursor) {
         self.moving = false;
         if self.yields_at.is_none() {
-            self.show_active(cursor, Cause::Moved);
+            self.show_active(cursor, Cause::Moved, Offset(0));
         }
     }
 
-    fn show_active(&mut self, cursor: &Cursor, cause: Cause) {
+    /// `kept`: below that it may ack, from its turn before.
+    fn show_active(&mut self, cursor: &Cursor, cause: Cause, kept: Offset) {
         let moving = self.moving;
         let Some(active) = self.active_mut() else {
             return;
@@ -205,6 +207,10 @@ impl Seat {
             active.stand(Stand::Moving);
             return;
         }
+        let handed = active.handed.take();
+        let handed = handed.filter(|handed| handed.state_epoch == cursor.state_epoch);
+        let handed = handed.map_or(Offset(0), |handed| handed.end);
+        active.acks_to = cursor.base.max(kept).max(handed);
         active.sent_to = cursor.base;
         active.sent_records = 0;
         active.began_epoch = cursor.state_epoch;
@@ -213,6 +219,7 @@ impl Seat {
             base: cursor.base,
             acked: Arc::new(cursor.acked().clone()),
             state_epoch: cursor.state_epoch,
+            acks_to: active.acks_to,
             released: active.view.released,
             cause,
             seek_id: active.seek_id,

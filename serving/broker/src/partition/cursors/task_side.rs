@@ -205,10 +205,13 @@ impl Task {
 
     fn attach(
         &mut self,
-        new: NewConsumer,
+        mut new: NewConsumer,
         answer: oneshot::Sender<Result<LaneDoor, Fault>>,
         now: TimestampMs,
     ) {
+        if let Some(handed) = &mut new.handed {
+            handed.end = handed.end.min(self.offsets.borrow().high_watermark);
+        }
         let attached = self.cursors.core.attach(new, now);
         let door = attached.map(|(consumer, view)| {
             let (view, receiver) = watch::channel(view);

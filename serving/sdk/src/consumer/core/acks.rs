@@ -1,9 +1,9 @@
 //! Acknowledgements of one partition on their way to a receipt.
 //!
 //! What is asked for while others are under way is collected into one ack, so their number follows the broker's speed and not the
-//! application's. An ack is sent only for offsets that this attachment has delivered: after a break the records come again first, are
-//! recognised here ([`AckBook::pends`]), are not handed out, and then the ack is sent again. So one that was handed over right before a
-//! cut is neither forgotten nor believed (case SU-07).
+//! application's. An ack is sent only for offsets that this attachment has delivered, or that the broker takes on the strength of the
+//! attachment before (`acks_to`): after a break it is sent again, and so one that was handed over right before a cut is neither forgotten
+//! nor believed (case SU-07). Records that come again meanwhile are recognised here ([`AckBook::pends`]) and not handed out.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -81,6 +81,8 @@ pub(in crate::consumer) struct Ack {
 pub(in crate::consumer) struct Judged {
     /// To be sent again after a wait.
     pub(in crate::consumer) retry: bool,
+    /// Durable now.
+    pub(in crate::consumer) taken: Vec<Range<u64>>,
     /// Records that were refused for good.
     pub(in crate::consumer) refused: RangeSet,
 }
@@ -180,6 +182,15 @@ impl AckBook {
         }
     }
 
+    /// Behind the last record that waits for its receipt; 0: none does.
+    pub(in crate::consumer) fn end(&self) -> u64 {
+        let ends = self.batches.iter().map(|batch| match &batch.what {
+            What::Ranges(ranges) => ranges.end(),
+            What::Below { end, .. } => *end,
+        });
+        ends.max().unwrap_or(0)
+    }
+
     /// Nothing waits.
     pub(in crate::consumer) fn is_idle(&self) -> bool {
         self.batches.is_empty()
@@ -245,7 +256,10 @@ impl AckBook {
         for (range, status) in ranges.into_iter().zip(&receipt.statuses) {
             let status = v1::AckStatus::try_from(*status).unwrap_or_default();
             match status {
-                v1::AckStatus::Ok => batch.what.remove(&range),
+                v1::AckStatus::Ok => {
+                    batch.what.remove(&range);
+                    judged.taken.push(range);
+                }
                 v1::AckStatus::Retry | v1::AckStatus::Unknown => judged.retry = true,
                 refused => {
                     batch.what.records_in(&range, &mut judged.refused);

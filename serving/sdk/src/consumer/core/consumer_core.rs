@@ -173,6 +173,7 @@ impl ConsumerCore {
             limits: found.limits,
         };
         let until = now + ATTACH_TIMEOUT;
+        let handed_end = lane.handed_end();
         lane.phase = Phase::Attaching { link, until };
         let attach = v1::Attach {
             lane: link.lane,
@@ -181,6 +182,8 @@ impl ConsumerCore {
                 topic_uuid: topic.to_bytes(),
                 index: partition,
             }),
+            handed_end,
+            handed_epoch: lane.state_epoch,
             ..self.wanted.attach.clone()
         };
         self.out.sends.push((session, Up::Attach(attach)));

@@ -94,10 +94,12 @@ pub(in crate::consumer) struct Lane {
     pub(super) void: Reason,
     /// Everything below was delivered or explained.
     pub(super) expected: u64,
+    /// Records below may be acknowledged before they are delivered again.
+    pub(super) acks_to: u64,
     pub(super) high_watermark: u64,
     /// Handed out and not acknowledged.
     pub(super) handed: RangeSet,
-    /// Acknowledged by what was handed out in an older term, while they came again in this one.
+    /// Acknowledged before they came again in this term: by what was handed out in an older one.
     pub(super) done: RangeSet,
     /// Acknowledgements that were refused.
     pub(super) refused: RangeSet,
@@ -131,6 +133,7 @@ impl Lane {
             valid_from: 0,
             void: Reason::CursorStale,
             expected: 0,
+            acks_to: 0,
             high_watermark: 0,
             handed: RangeSet::default(),
             done: RangeSet::default(),
@@ -160,6 +163,12 @@ impl Lane {
         self.acks.is_idle() || matches!(self.phase, Phase::Ended(_))
     }
 
+    /// Everything that was handed out and has no receipt lies below.
+    pub(super) fn handed_end(&self) -> u64 {
+        let ends = [self.handed.end(), self.refused.end(), self.acks.end()];
+        ends.into_iter().max().unwrap_or(0)
+    }
+
     /// Attached. `Err`: this owner is an old one.
     pub(super) fn attached(
         &mut self,
@@ -184,6 +193,7 @@ impl Lane {
         self.phase = Phase::Attached { link, active };
         self.acks.link_lost();
         self.begin_term(attached.base, &attached.acked, attached.state_epoch);
+        self.acks_to = attached.acks_to;
         if !active {
             // A FAILOVER subscription may name it active in a moment; then what is under way still counts.
             self.stands_by_at = Some(now + STAND_BY_AFTER);
@@ -253,6 +263,7 @@ impl Lane {
         self.state_epoch = state_epoch;
         self.term += 1;
         self.expected = base;
+        self.acks_to = base;
         self.done.clear();
         self.yielding = false;
         self.stands_by_at = None;
@@ -298,6 +309,7 @@ impl Lane {
         };
         if changed.active {
             self.begin_term(changed.base, &changed.acked, changed.state_epoch);
+            self.acks_to = changed.acks_to;
         } else if active {
             self.yielding = true;
             let grace = Duration::from_millis(changed.grace_ms.into());

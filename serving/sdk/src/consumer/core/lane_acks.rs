@@ -116,7 +116,7 @@ impl Lane {
         if self.retry_at.is_some() || !(active || self.yielding) {
             return;
         }
-        for ack in self.acks.send(self.expected, link.limits) {
+        for ack in self.acks.send(self.expected.max(self.acks_to), link.limits) {
             let kind = match ack.cumulative {
                 true => v1::AckKind::Cumulative,
                 false => v1::AckKind::Individual,
@@ -153,6 +153,10 @@ impl Lane {
             judged.ok_or_else(|| Error::wrong_answer("a receipt that nobody waits for"))?;
         for range in judged.refused.iter() {
             self.refused.insert(range);
+        }
+        for range in judged.taken {
+            // What was acknowledged ahead of its second delivery is recognised by this when it comes.
+            self.done.insert(range.start.max(self.expected)..range.end);
         }
         if judged.retry {
             let at_least = fault.as_ref().and_then(Error::retry_after);

@@ -5,7 +5,7 @@ use hulse_proto::id::{Offset, SubscriptionId};
 use uuid::Uuid;
 
 use super::world::{S, World, exclusive};
-use crate::partition::cursors::core::SWITCH_GRACE;
+use crate::partition::cursors::core::{Handed, SWITCH_GRACE};
 use crate::partition::cursors::lane::{
     AckKind, AckStatus, CursorAnswer, CursorMove, MoveCommand, Stand,
 };
@@ -386,4 +386,41 @@ fn trim_counts_for_the_window_what_was_sent_and_not_acked() {
     world.take();
     let view = &world.views[&consumer];
     assert_eq!((view.released, view.passed), (5, 15));
+}
+
+/// Its stream broke: it need not wait until all comes again.
+#[test]
+fn consumer_that_comes_back_may_ack_what_it_was_given_unless_the_cursor_was_moved() {
+    let (mut world, consumer) = exclusive();
+    world.sent(consumer, 30);
+    let state_epoch = world.begin(consumer).unwrap().state_epoch;
+    world.core.detach(consumer, world.now);
+    let handed = Handed {
+        end: Offset(20),
+        state_epoch,
+    };
+    world.handed = Some(handed);
+    let back = world.exclusive("back");
+    assert_eq!(world.begin(back).unwrap().acks_to, Offset(20));
+    let given = world.ack(back, AckKind::Individual, &[(12, 20)]);
+    let beyond = world.ack(back, AckKind::Individual, &[(19, 21)]);
+    assert!(world.write());
+    assert_eq!(world.statuses(given), [AckStatus::Ok]);
+    assert_eq!(world.statuses(beyond), [AckStatus::Invalid]);
+    // What is sent again and acked before counts once for the window.
+    world.sent(back, 30);
+    world.core.trimmed(Offset(11), world.now);
+    world.take();
+    let view = &world.views[&back];
+    assert_eq!((view.released, view.passed), (8, 1));
+
+    world.seek(15, None);
+    assert!(world.write());
+    world.core.detach(back, world.now);
+    world.handed = Some(handed);
+    let late = world.exclusive("late");
+    let begin = world.begin(late).unwrap();
+    assert_eq!((begin.base, begin.acks_to), (Offset(15), Offset(15)));
+    let ticket = world.ack(late, AckKind::Individual, &[(16, 20)]);
+    assert_eq!(world.statuses(ticket), [AckStatus::Invalid]);
 }

@@ -6,7 +6,7 @@ use hulse_proto::error::Fault;
 use hulse_proto::id::{Offset, SubscriptionId};
 use uuid::Uuid;
 
-use crate::partition::cursors::core::{CursorCore, NewConsumer};
+use crate::partition::cursors::core::{CursorCore, Handed, NewConsumer};
 use crate::partition::cursors::lane::{
     AckCommand, AckKind, AckStatus, Acked, Begin, ConsumerId, CursorAnswer, CursorMove, LaneView,
     MoveCommand, Stand,
@@ -23,6 +23,8 @@ pub(super) struct World {
     pub(super) answers: BTreeMap<u32, Result<CursorAnswer, Fault>>,
     pub(super) now: i64,
     pub(super) tickets: u32,
+    /// What the next one that attaches was given before.
+    pub(super) handed: Option<Handed>,
 }
 
 impl World {
@@ -34,6 +36,7 @@ impl World {
             answers: BTreeMap::new(),
             now: 1_000,
             tickets: 0,
+            handed: None,
         }
     }
 
@@ -89,6 +92,7 @@ impl World {
             client: "c".into(),
             priority,
             takeover,
+            handed: self.handed.take(),
         };
         let (consumer, view) = self.core.attach(new, self.now)?;
         self.views.insert(consumer, view);

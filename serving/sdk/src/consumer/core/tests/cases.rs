@@ -1,5 +1,7 @@
 //! What must hold whatever happens.
 
+use std::time::Duration;
+
 use super::world::World;
 
 #[test]
@@ -35,4 +37,38 @@ fn every_record_is_handed_out_and_acknowledged_for_certain_through_cuts_and_seek
             );
         }
     }
+}
+
+/// After a break the broker sends nothing and the application receives nothing until it has its receipts: neither waits for ever.
+#[test]
+fn acknowledgements_are_sent_again_without_a_second_delivery() {
+    let mut waited = 0;
+    for seed in 0..100 {
+        let mut world = World::new(seed);
+        world.honours = 1.0;
+        for _ in 0..500 {
+            world.step(false, false);
+        }
+        world.ack();
+        waited += world.asked.len();
+        world.cut();
+        world.starved = true;
+        for _ in 0..3_000 {
+            world.broker();
+            world.arrive();
+            world.now += Duration::from_millis(20);
+            world.learn();
+            world.attach();
+        }
+        assert!(world.asked.is_empty(), "seed {seed}: {:?}", world.asked);
+        world.starved = false;
+        for _ in 0..200_000 {
+            if world.done() {
+                break;
+            }
+            world.step(false, false);
+        }
+        assert!(world.done(), "stuck, seed {seed}");
+    }
+    assert!(waited > 100, "{waited}");
 }

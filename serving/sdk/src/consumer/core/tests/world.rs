@@ -26,8 +26,8 @@ pub(super) struct Link {
     pub(super) id: SessionId,
     pub(super) credit: (i64, i64),
     pub(super) seq: u64,
-    /// By lane: partition and where it goes on.
-    pub(super) lanes: BTreeMap<u32, (u32, u64)>,
+    /// By lane: partition, where it goes on, and up to where acks are taken before.
+    pub(super) lanes: BTreeMap<u32, (u32, u64, u64)>,
     pub(super) up: VecDeque<Up>,
     pub(super) down: VecDeque<Down>,
 }
@@ -48,6 +48,10 @@ pub(super) struct World {
     pub(super) handed: BTreeSet<(u32, u64)>,
     pub(super) last: BTreeMap<(u32, u64), u64>,
     pub(super) queue_records: i64,
+    /// How often the broker takes acks before it delivers again.
+    pub(super) honours: f64,
+    /// The broker delivers nothing.
+    pub(super) starved: bool,
     pub(super) seed: u64,
     /// What happened last, for the case of a failure.
     pub(super) trace: VecDeque<String>,
@@ -90,6 +94,8 @@ impl World {
             handed: BTreeSet::new(),
             last: BTreeMap::new(),
             queue_records: queue_records.into(),
+            honours: 0.7,
+            starved: false,
             seed,
             trace: VecDeque::new(),
             rng,
@@ -152,13 +158,21 @@ impl World {
             return;
         };
         let Some(item) = link.up.pop_front() else {
-            return Self::deliver(link, &self.stored);
+            if !self.starved {
+                Self::deliver(link, &self.stored);
+            }
+            return;
         };
         match item {
             Up::Attach(attach) => {
                 let index = attach.partition.unwrap().index;
                 let stored = &self.stored[index as usize];
-                link.lanes.insert(attach.lane, (index, stored.base));
+                let knows =
+                    attach.handed_epoch == stored.state_epoch && self.rng.random_bool(self.honours);
+                let acks_to = if knows { attach.handed_end } else { 0 };
+                assert!(acks_to <= stored.end, "handed out what is not stored");
+                let lane = (index, stored.base, acks_to);
+                link.lanes.insert(attach.lane, lane);
                 link.down.push_back(Down::Attached(v1::Attached {
                     lane: attach.lane,
                     leader_epoch: stored.leader_epoch,
@@ -167,6 +181,7 @@ impl World {
                     high_watermark: stored.end,
                     state_epoch: stored.state_epoch,
                     active: true,
+                    acks_to,
                     ..Default::default()
                 }));
             }
@@ -181,12 +196,12 @@ impl World {
             }
             Up::Ack(ack) => self.take_ack(&ack),
             Up::Seek(seek) => {
-                let (partition, next) = link.lanes.get_mut(&seek.lane).unwrap();
+                let (partition, next, acks_to) = link.lanes.get_mut(&seek.lane).unwrap();
                 let stored = &mut self.stored[*partition as usize];
                 stored.base = 0;
                 stored.acked.clear();
                 stored.state_epoch += 1;
-                *next = 0;
+                (*next, *acks_to) = (0, 0);
                 let partition = *partition;
                 self.certain.retain(|(index, _)| *index != partition);
                 link.down.push_back(Down::SeekDone(v1::SeekDone {
@@ -205,7 +220,7 @@ impl World {
         let Some(link) = &mut self.link else {
             return;
         };
-        let (partition, next) = link.lanes[&ack.lane];
+        let (partition, next, acks_to) = link.lanes[&ack.lane];
         let stored = &mut self.stored[partition as usize];
         let refuse = self.rng.random_bool(0.1);
         let statuses = ack.ranges.iter().map(|range| {
@@ -216,7 +231,7 @@ impl World {
                 return v1::AckStatus::Stale;
             }
             assert!(
-                range.end <= next,
+                range.end <= next.max(acks_to),
                 "acked what was not delivered to this attachment"
             );
             let first = match ack.kind() {
@@ -238,7 +253,7 @@ impl World {
 
     pub(super) fn deliver(link: &mut Link, stored: &[Stored]) {
         let open = link.credit.0 > 0 && link.credit.1 > 0;
-        for (lane, (partition, next)) in &mut link.lanes {
+        for (lane, (partition, next, _)) in &mut link.lanes {
             let Some(mut delivery) = stored[*partition as usize].delivery(*next) else {
                 continue;
             };
