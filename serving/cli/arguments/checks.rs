@@ -29,7 +29,7 @@ pub(crate) struct Verify {
 Looks whether the server is reached, how its disk is, whether every partition opens, whether ledgers are damaged, whether clocks agree.
 Each finding has a code, a reason and a next command.
 
-Exit codes: 0 nothing or notes only, 1 problems, 6 no server, 7 damaged data.
+Exit codes: 0 nothing or notes only, 1 problems, 7 damaged data, 6 no server, or nothing at the address of --http.
 
 Examples:
   hulse doctor

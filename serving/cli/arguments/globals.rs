@@ -100,9 +100,14 @@ impl Globals {
         self.timeout.to_string() == TIMEOUT
     }
 
-    /// Takes from a profile what neither a flag nor the environment said.
+    /// Takes from a profile what nothing before it said: a flag, and the environment, unless a flag names the profile.
     pub(crate) fn settle(&mut self, matches: &ArgMatches, chosen: &Chosen) {
-        let is_default = |id| matches.value_source(id) == Some(ValueSource::DefaultValue);
+        let named = matches.value_source("profile") == Some(ValueSource::CommandLine);
+        let is_default = |id| match matches.value_source(id) {
+            Some(ValueSource::DefaultValue) => true,
+            Some(ValueSource::EnvVariable) => named,
+            _ => false,
+        };
         if let Some(server) = chosen
             .profile
             .server

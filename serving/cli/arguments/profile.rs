@@ -5,7 +5,8 @@ use clap::Subcommand;
 /// `hulse profile`
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-A flag goes before the environment (HULSE_SERVER, HULSE_TIMEOUT), that before the profile in force, that before the default.
+A flag, --profile among them, goes before the environment (HULSE_SERVER, HULSE_TIMEOUT), that before the profile in force, that before
+the default.
 The file is $HULSE_PROFILES, else hulse/profiles.toml in $XDG_CONFIG_HOME or ~/.config.
 
 Examples:

@@ -38,7 +38,7 @@ pub(crate) enum Topics {
     },
     /// Change how long the records of topics stay, and how much their subscriptions may keep
     #[command(
-        after_help = "Examples:\n  hulse topics update orders --retention 30d\n  hulse topics update orders --backlog-size 10GiB --backlog-policy reject\n  hulse topics update orders --retention off --retention-size 50GiB\n  hulse topics update orders --retention default"
+        after_help = "A change that lets records go says how many, and whose that are not acknowledged yet, and asks first; --dry-run only says it.\n\nExamples:\n  hulse topics update orders --retention 30d\n  hulse topics update orders --retention 1h --dry-run\n  hulse topics update orders --backlog-size 10GiB --backlog-policy reject\n  hulse topics update orders --retention off --retention-size 50GiB\n  hulse topics update orders --retention default"
     )]
     Update {
         /// topic or tenant/namespace/topic

@@ -8,6 +8,7 @@ mod confirm;
 pub(crate) mod consume;
 pub(crate) mod doctor;
 pub(crate) mod generate;
+mod greeting;
 mod input;
 pub(crate) mod ledgers;
 pub(crate) mod produce;

@@ -7,12 +7,15 @@ use std::time::Duration;
 use hulse_sdk::Client;
 use tokio::runtime::Builder;
 
+use super::greeting::{Greeting, greet};
 use crate::arguments::Globals;
 use crate::failure::{Code, Failure, Stop};
 use crate::output::Output;
 
 /// Longest wait for a server to take a connection at all.
 const DIAL_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for its first bytes; one that says nothing may be busy.
+const GREETING_MAX: Duration = Duration::from_secs(2);
 
 /// The globals and the output, for all commands that talk to a server.
 #[derive(Clone, Copy)]
@@ -22,11 +25,37 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// A client. A server that refuses connections is told at once rather than after the time-out.
+    /// A client. A server that refuses connections, or speaks something else, is told at once rather than after the time-out.
     ///
     /// # Errors
-    /// The address is wrong, or nobody listens there.
+    /// The address is wrong, or no server of ours listens there.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
+        let (client, silent) = self.dial()?;
+        if let Some(address) = silent {
+            tracing::info!(address, "the server takes connections and says nothing yet");
+        }
+        Ok(client)
+    }
+
+    /// As [`Session::client`], of a server that answers soon.
+    ///
+    /// # Errors
+    /// As of it, and a server that says nothing.
+    pub(crate) fn client_that_answers(&self) -> Result<Client, Failure> {
+        match self.dial()? {
+            (client, None) => Ok(client),
+            (_, Some(address)) => {
+                let why = format!(
+                    "{address} takes connections and says nothing within {} s",
+                    GREETING_MAX.as_secs()
+                );
+                Err(self.unreachable(&why))
+            }
+        }
+    }
+
+    /// A client; and the address, where nothing was heard.
+    fn dial(&self) -> Result<(Client, Option<String>), Failure> {
         let server = self.globals.server.as_str();
         // First, because it judges the address; it dials nobody yet.
         let client = Client::builder(server)
@@ -40,15 +69,16 @@ impl Session<'_> {
                     ),
                 )
             })?;
-        self.knock()?;
-        Ok(client)
+        let silent = self.knock()?;
+        Ok((client, silent))
     }
 
-    /// Connects to any of the servers and hangs up.
-    fn knock(&self) -> Result<(), Failure> {
+    /// Connects to the servers until one greets, and hangs up. Answers the address of one that says nothing, if none greets.
+    fn knock(&self) -> Result<Option<String>, Failure> {
         let server = self.globals.server.as_str();
         let wait = self.globals.timeout.0.min(DIAL_MAX);
         let mut why = String::from("no address");
+        let mut silent = None;
         for authority in server.split(',') {
             let authority = authority.trim();
             let authority = authority
@@ -60,21 +90,32 @@ impl Session<'_> {
                 Ok(addresses) => {
                     for address in addresses {
                         match TcpStream::connect_timeout(&address, wait) {
-                            Ok(_) => return Ok(()),
                             Err(error) => why = format!("{address}: {error}"),
+                            Ok(stream) => match greet(stream, address, wait.min(GREETING_MAX)) {
+                                Greeting::Grpc => return Ok(None),
+                                Greeting::Silence => silent = Some(address.to_string()),
+                                Greeting::Other(words) => why = format!("{address}: {words}"),
+                            },
                         }
                     }
                 }
             }
         }
-        Err(self.naming_profile(
+        match silent {
+            Some(address) => Ok(Some(address)),
+            None => Err(self.unreachable(&why)),
+        }
+    }
+
+    fn unreachable(&self, why: &str) -> Failure {
+        self.naming_profile(
             Failure::new(Code::Unreachable, "cannot reach the server")
                 .why(why)
-                .object(server)
+                .object(&self.globals.server)
                 .next(
-                    "hulse standalone starts a server here; --server HOST:PORT names another one",
+                    "hulse standalone starts a server here; --server HOST:PORT names another one (listen.grpc, port 7400 by default)",
                 ),
-        ))
+        )
     }
 
     /// Says where a server's name comes from that stands on no command line, and how to leave it.

@@ -62,7 +62,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("topics list", Answer::Many(topics::TopicRow::FIELDS)),
     row("topics create", Answer::Many(topics::TopicView::FIELDS)),
     row("topics describe", Answer::One(topics::TopicView::FIELDS)),
-    row("topics update", Answer::Many(topics::TopicView::FIELDS)),
+    dry("topics update", Answer::Many(topics::TopicView::FIELDS)),
     dry("topics trim", Answer::Many(topics::TrimView::FIELDS)),
     dry("topics delete", Answer::Many(topics::NameView::FIELDS)),
     row("topics partitions", Answer::One(topics::TopicView::FIELDS)),

@@ -50,6 +50,7 @@ pub use admin::{
     Admin, AttachedConsumer, BacklogAction, BacklogQuota, Cursor, CursorSelection, CursorState,
     Keep, KeptBacklog, Ledger, MovedCursor, NewSubscription, NewTopic, Offsets, Partition,
     Retention, Subscription, SubscriptionChange, Topic, TopicChange, TrimTo, Trimmed,
+    UpdateEffect,
 };
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};

@@ -8,6 +8,7 @@ mod help;
 mod newcomers;
 mod outputs;
 mod profiles;
+mod surprises;
 mod verifying;
 
 use std::path::Path;

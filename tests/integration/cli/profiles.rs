@@ -35,7 +35,17 @@ fn flag_goes_before_environment_before_profile_before_default() {
         (
             vec!["--profile", "good", "topics", "list"],
             vec![("HULSE_SERVER", nobody)],
+            true,
+        ),
+        (
+            vec!["topics", "list"],
+            vec![("HULSE_PROFILE", "good"), ("HULSE_SERVER", nobody)],
             false,
+        ),
+        (
+            vec!["--profile", "bad", "topics", "list", "--server", good],
+            vec![],
+            true,
         ),
         (
             vec!["topics", "list", "--server", good],
@@ -71,6 +81,20 @@ fn flag_goes_before_environment_before_profile_before_default() {
             text(&output.stderr)
         );
     }
+}
+
+#[test]
+fn profile_with_an_address_that_is_none_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for address in ["127.0.0.1", "here", "a:7400,b", "a:port"] {
+        let words = ["--server", address, "profile", "create", "p"];
+        let refused = alone(folder.path(), &words, &[]);
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{address}: {told}");
+        assert!(told.contains("HOST:PORT"), "{address}: {told}");
+    }
+    let listed = alone(folder.path(), &["profile", "list", "--output", "name"], &[]);
+    assert_eq!(text(&listed.stdout), "");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, PartitionId};
+use hulse_proto::size;
 use hulse_proto::time::TimestampMs;
 
 use super::policy::BacklogLimits;
@@ -57,7 +58,11 @@ impl Kept {
     ) -> Fault {
         let mut over = Vec::new();
         if let Some(limit) = limits.bytes.filter(|limit| self.bytes > *limit) {
-            over.push(format!("{} bytes, of {limit} that are allowed", self.bytes));
+            over.push(format!(
+                "{}, of {} that are allowed",
+                size::about(self.bytes),
+                size::exact(limit)
+            ));
         }
         if let Some(limit) = limits.time.filter(|limit| self.age > *limit) {
             let (age, limit) = (self.age.as_secs(), limit.as_secs_f64());
@@ -93,7 +98,7 @@ impl PartitionHandle {
     }
 
     /// Bytes of the log from `from` on.
-    pub(super) fn bytes_from(&self, from: Offset) -> u64 {
+    pub(crate) fn bytes_from(&self, from: Offset) -> u64 {
         self.0.log.with_view(|log| log.bytes_from(from))
     }
 
@@ -123,7 +128,7 @@ impl PartitionHandle {
     ///
     /// # Errors
     /// As of a read.
-    pub(super) async fn first_kept(
+    pub(crate) async fn first_kept(
         &self,
         first: Offset,
         limits: &BacklogLimits,
@@ -143,8 +148,8 @@ impl PartitionHandle {
         Ok(kept)
     }
 
-    /// The first offset behind which at most so many bytes lie.
-    fn first_within(&self, first: Offset, end: Offset, bytes: u64) -> Offset {
+    /// The first offset of `first..end` behind which at most so many bytes lie.
+    pub(crate) fn first_within(&self, first: Offset, end: Offset, bytes: u64) -> Offset {
         let (mut low, mut high) = (first.0, end.0);
         self.0.log.with_view(|log| {
             while low < high {
@@ -159,7 +164,10 @@ impl PartitionHandle {
     }
 
     /// The first offset of `first..end` whose record was appended at `oldest` or later; times of appends never go back.
-    async fn first_since(
+    ///
+    /// # Errors
+    /// As of a read.
+    pub(crate) async fn first_since(
         &self,
         first: Offset,
         end: Offset,

@@ -8,6 +8,7 @@ use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::wire::v1;
 use tonic::{Request, Response, Status};
 
+use super::effects::Rules;
 use super::front::Front;
 use super::ledgers::describe;
 use super::wire::topic_name;
@@ -37,6 +38,7 @@ impl v1::admin_server::Admin for AdminService {
                 backlog: backlog::of_new(request.backlog_quota.as_ref())?,
                 ..NewTopic::default()
             };
+            backlog::has_limit(new.backlog, self.0.config.backlog)?;
             let topic = self.0.topics.create_with(&name, new).await?;
             Ok(v1::CreateTopicResponse {
                 topic: Some(self.full(&topic)),
@@ -139,10 +141,25 @@ impl v1::admin_server::Admin for AdminService {
             self.0.allow(Action::Alter, Resource::Topic(&name))?;
             let kept = retention::change(&request)?;
             let held = backlog::change(&request)?;
+            let now = self.0.topics.get(&name).await?;
+            if request.backlog_action.is_some() {
+                backlog::has_limit(held(now.backlog), self.0.config.backlog)?;
+            }
+            if request.dry_run {
+                let rules = Rules {
+                    retention: kept(now.retention).limits(self.0.config.retention),
+                    backlog: held(now.backlog).limits(self.0.config.backlog),
+                };
+                return Ok(v1::UpdateTopicResponse {
+                    effect: self.0.effects(&now, rules).await,
+                    topic: Some(self.full(&now)),
+                });
+            }
             let change = |retention, backlog| (kept(retention), held(backlog));
             let topic = self.0.topics.set_policies(&name, change).await?;
             Ok(v1::UpdateTopicResponse {
                 topic: Some(self.full(&topic)),
+                effect: Vec::new(),
             })
         };
         self.0.answer("Admin.UpdateTopic", work).await

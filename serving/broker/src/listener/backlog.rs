@@ -4,7 +4,7 @@ use hulse_proto::error::Fault;
 use hulse_proto::wire::v1;
 
 use super::wire::invalid;
-use crate::backlogs::{BacklogPolicy, QuotaAction, Standing};
+use crate::backlogs::{BacklogLimits, BacklogPolicy, QuotaAction, Standing};
 use crate::retention::Setting;
 
 /// Of an update: what the cluster says holds again.
@@ -42,6 +42,19 @@ pub(super) fn change(
         time: new_time.unwrap_or(now.time),
         action: new_action.unwrap_or(now.action),
     })
+}
+
+/// Refuses an action that would never be taken.
+///
+/// # Errors
+/// `INVALID_REQUEST`: neither the topic nor the cluster has a limit.
+pub(super) fn has_limit(policy: BacklogPolicy, cluster: BacklogLimits) -> Result<(), Fault> {
+    if policy.action.is_some() && policy.limits(cluster).is_off() {
+        return Err(invalid(
+            "a backlog policy does nothing without a limit: say also how much, or for how long, a subscription may keep records (--backlog-size, --backlog-age)",
+        ));
+    }
+    Ok(())
 }
 
 /// As the wire has it.
@@ -82,6 +95,27 @@ fn action(wire: i32) -> Result<Option<QuotaAction>, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn action_needs_a_limit_of_the_topic_or_of_the_cluster() {
+        let evict = BacklogPolicy {
+            action: Some(QuotaAction::Evict),
+            ..BacklogPolicy::default()
+        };
+        let limited = BacklogLimits {
+            bytes: Some(7),
+            ..BacklogLimits::default()
+        };
+        let off = BacklogLimits::default();
+        assert!(has_limit(evict, off).is_err());
+        assert_eq!(has_limit(evict, limited), Ok(()));
+        assert_eq!(has_limit(BacklogPolicy::default(), off), Ok(()));
+        let own = BacklogPolicy {
+            time: Setting::Limit(std::time::Duration::from_secs(1)),
+            ..evict
+        };
+        assert_eq!(has_limit(own, off), Ok(()));
+    }
 
     #[test]
     fn update_changes_what_it_names_and_nothing_else() {

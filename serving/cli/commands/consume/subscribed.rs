@@ -1,7 +1,8 @@
 //! `hulse consume -s NAME`: by a subscription, which goes on where it was.
 //!
 //! A record is acknowledged when it was written to standard output, so one that is killed in between is printed again by the next
-//! run: nothing is lost, and what was printed twice is at most one piece. With `--delivery at_most_once` it is the other way round.
+//! run: nothing is lost, and what was printed twice is at most one piece. With `--delivery at_most_once` it is the other way round
+//! (`ahead`). Either way no more is acknowledged than is printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,17 +11,17 @@ use futures::FutureExt as _;
 use futures::future::select_all;
 use hulse_proto::error::Reason;
 use hulse_sdk::{
-    Client, Consumed, ConsumerNote, Error, ReceivedRecord, Start, SubscriptionConsumer,
-    Unacknowledged,
+    Client, Consumed, ConsumerNote, DeliveryMode, Error, ReceivedRecord, Start,
+    SubscriptionConsumer, Unacknowledged,
 };
 use tokio::time::sleep;
 
+use super::ahead::Ahead;
+use super::beginning::Beginning;
 use super::printing::{PIECE_BYTES, print, write};
-use super::read::default_position;
 use crate::arguments;
 use crate::commands::session::Session;
-use crate::commands::subscriptions::one_place;
-use crate::failure::{Failure, Stop};
+use crate::failure::{Code, Failure, Stop};
 use crate::format::Printer;
 
 /// Between two looks for a topic that was deleted.
@@ -45,11 +46,12 @@ pub(super) async fn run(
     consume: &arguments::Consume,
     subscription: &str,
 ) -> Result<(), Stop> {
-    let mut printer = Printer::new(&consume.format).map_err(Failure::from)?;
+    let printer = Printer::new(&consume.format).map_err(Failure::from)?;
+    check(consume, subscription)?;
     let client = session.client()?;
     let mut open = Vec::new();
     for topic in &consume.topics {
-        open.push(begin(&client, topic, subscription, consume).await?);
+        open.push(begin(session, &client, topic, subscription, consume).await?);
     }
     let again = Again {
         client: &client,
@@ -57,8 +59,17 @@ pub(super) async fn run(
         consume,
         patience: session.globals.timeout.0,
     };
-    let consumed = follow(session, &again, &mut printer, &mut open).await;
-    for open in &open {
+    let mut following = Following {
+        session,
+        again,
+        printer,
+        open,
+        left: consume.count.unwrap_or(u64::MAX),
+        ahead: Ahead::default(),
+        out: Vec::with_capacity(2 * PIECE_BYTES),
+    };
+    let consumed = following.run().await;
+    for open in &following.open {
         let left: Unacknowledged = open.consumer.close().await.unwrap_or_default();
         let topic = open.consumer.topic();
         if !left.is_empty() && !consume.no_ack {
@@ -70,89 +81,180 @@ pub(super) async fn run(
     consumed
 }
 
-/// Prints until there is enough, or ^C.
-async fn follow(
-    session: Session<'_>,
-    again: &Again<'_>,
-    printer: &mut Printer,
-    open: &mut [Open],
-) -> Result<(), Stop> {
-    let consume = again.consume;
-    let interrupt = tokio::signal::ctrl_c();
-    let mut interrupt = std::pin::pin!(interrupt);
-    let mut left = consume.count.unwrap_or(u64::MAX);
-    let mut out = Vec::with_capacity(2 * PIECE_BYTES);
-    while left > 0 && !(consume.exit && open.iter().all(Open::has_ended)) {
-        let next = match next_of(open).now_or_never() {
-            Some(next) => next,
-            None => {
-                flush(&mut out, open, consume.no_ack)?;
-                tokio::select! {
-                    biased;
-                    _ = &mut interrupt => return Ok(()),
-                    next = next_of(open) => next,
-                }
-            }
-        };
-        let (index, next) = next;
-        let from = &mut open[index];
-        match next {
-            Ok(Some(Consumed::Record(record))) => {
-                print(session, printer, from.consumer.topic(), &record, &mut out);
-                from.printed.insert(record.partition, record);
-                left -= 1;
-            }
-            Ok(Some(Consumed::Note(note))) => from.take_note(session, &note),
-            Ok(Some(_)) => {}
-            Ok(None) => return flush(&mut out, open, consume.no_ack),
-            Err(error) => {
-                let topic = from.consumer.topic().to_owned();
-                flush(&mut out, open, consume.no_ack)?;
-                if error.reason().is_some_and(is_gone) {
-                    session.output.tell(&format!(
-                        "{topic} was deleted; waiting for one of this name"
-                    ));
-                    open[index] = tokio::select! {
-                        biased;
-                        _ = &mut interrupt => return Ok(()),
-                        begun = again.begin(&topic) => begun?,
-                    };
-                    continue;
-                }
-                let failure = Failure::from_sdk("cannot consume on", topic, &error);
-                // A gap was told; the partition is attached anew and goes on.
-                if error.gap().is_none() {
-                    return Err(failure.into());
-                }
-                session.output.tell(&failure.to_string());
-            }
-        }
-        if out.len() >= PIECE_BYTES {
-            flush(&mut out, open, consume.no_ack)?;
-        }
+/// Refuses what cannot both be.
+fn check(consume: &arguments::Consume, subscription: &str) -> Result<(), Failure> {
+    if !(consume.no_ack && consume.delivery == DeliveryMode::AtMostOnce) {
+        return Ok(());
     }
-    flush(&mut out, open, consume.no_ack)
+    let what = "--no-ack and --delivery at_most_once do not go together";
+    Err(Failure::new(Code::Usage, what)
+        .why("at_most_once acknowledges a record before it is printed, --no-ack acknowledges none")
+        .object(format!("{subscription} of {}", consume.topics.join(", ")))
+        .next("leave --delivery out to print without acknowledging; hulse topics peek TOPIC looks at records without a subscription"))
 }
 
+/// What is at work until there is enough.
+struct Following<'a> {
+    session: Session<'a>,
+    again: Again<'a>,
+    printer: Printer,
+    open: Vec<Open>,
+    /// Records that are still wanted.
+    left: u64,
+    /// Of `at_most_once`.
+    ahead: Ahead,
+    out: Vec<u8>,
+}
+
+impl Following<'_> {
+    /// Prints until there is enough, or ^C.
+    async fn run(&mut self) -> Result<(), Stop> {
+        let interrupt = tokio::signal::ctrl_c();
+        let mut interrupt = std::pin::pin!(interrupt);
+        loop {
+            while !self.has_enough() {
+                let next = match next_of(&self.open).now_or_never() {
+                    Some(next) => next,
+                    None => tokio::select! {
+                        biased;
+                        _ = &mut interrupt => return self.interrupted(),
+                        next = self.flush_and_wait() => next?,
+                    },
+                };
+                let (index, next) = next;
+                match next {
+                    Ok(Some(Consumed::Record(record))) => self.take(index, record),
+                    Ok(Some(Consumed::Note(note))) => {
+                        self.open[index].take_note(self.session, &note);
+                    }
+                    Ok(Some(_)) => {}
+                    Ok(None) => return self.flush().await,
+                    Err(error) => tokio::select! {
+                        biased;
+                        _ = &mut interrupt => return self.interrupted(),
+                        done = self.fail(index, &error) => done?,
+                    },
+                }
+                if self.out.len() >= PIECE_BYTES || self.ahead.is_full() {
+                    tokio::select! {
+                        biased;
+                        _ = &mut interrupt => return self.interrupted(),
+                        done = self.flush() => done?,
+                    }
+                }
+            }
+            self.flush().await?;
+            // What was not printed after all is wanted still.
+            if self.has_enough() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn has_enough(&self) -> bool {
+        self.left == 0 || (self.again.consume.exit && self.open.iter().all(Open::has_ended))
+    }
+
+    /// What was printed is acknowledged; what is not acknowledged is not printed.
+    fn interrupted(&mut self) -> Result<(), Stop> {
+        write(&mut self.out)?;
+        self.acknowledge();
+        Ok(())
+    }
+
+    /// Cancel-safe: what is waited for is not lost.
+    async fn flush_and_wait(&mut self) -> Result<(usize, Next), Stop> {
+        self.flush().await?;
+        Ok(next_of(&self.open).await)
+    }
+
+    fn take(&mut self, index: usize, record: ReceivedRecord) {
+        self.left -= 1;
+        if self.again.consume.delivery == DeliveryMode::AtMostOnce {
+            self.left += self.ahead.push(index, record);
+            return;
+        }
+        let from = &mut self.open[index];
+        let topic = from.consumer.topic();
+        print(
+            self.session,
+            &mut self.printer,
+            topic,
+            &record,
+            &mut self.out,
+        );
+        from.printed.insert(record.partition, record);
+    }
+
+    /// Writes what is to be printed; by the mode it is acknowledged afterwards or before.
+    async fn flush(&mut self) -> Result<(), Stop> {
+        if self.again.consume.delivery == DeliveryMode::AtMostOnce {
+            let consumers: Vec<_> = self.open.iter().map(|open| &open.consumer).collect();
+            let (records, withheld) = self.ahead.acknowledged(&consumers).await;
+            for (index, record) in records {
+                let topic = self.open[index].consumer.topic();
+                print(
+                    self.session,
+                    &mut self.printer,
+                    topic,
+                    &record,
+                    &mut self.out,
+                );
+            }
+            for one in withheld {
+                self.left += one.records;
+                self.session.output.tell(&format!(
+                    "{}, partition {}: {} records are not printed, since it is not certain that they are acknowledged: {}",
+                    self.open[one.topic].consumer.topic(), one.partition, one.records, one.why
+                ));
+            }
+        }
+        write(&mut self.out)?;
+        self.acknowledge();
+        Ok(())
+    }
+
+    /// Acknowledges what was printed before.
+    fn acknowledge(&mut self) {
+        for open in &mut self.open {
+            for record in std::mem::take(&mut open.printed).into_values() {
+                if !self.again.consume.no_ack {
+                    // What becomes of it is told at the end.
+                    drop(open.consumer.ack_cumulative(&record));
+                }
+            }
+        }
+    }
+
+    /// Goes on after an error where that can be.
+    async fn fail(&mut self, index: usize, error: &Error) -> Result<(), Stop> {
+        let topic = self.open[index].consumer.topic().to_owned();
+        self.flush().await?;
+        if error.reason().is_some_and(is_gone) {
+            self.session.output.tell(&format!(
+                "{topic} was deleted; waiting for one of this name"
+            ));
+            self.open[index] = self.again.begin(&topic).await?;
+            return Ok(());
+        }
+        let failure = Failure::from_sdk("cannot consume on", topic, error);
+        // A gap was told; the partition is attached anew and goes on.
+        if error.gap().is_none() {
+            return Err(failure.into());
+        }
+        self.session.output.tell(&failure.to_string());
+        Ok(())
+    }
+}
+
+/// What a consumer answers.
+type Next = Result<Option<Consumed>, Error>;
+
 /// The next thing of any topic. Cancel-safe, as the consumer's is.
-async fn next_of(open: &[Open]) -> (usize, Result<Option<Consumed>, Error>) {
+async fn next_of(open: &[Open]) -> (usize, Next) {
     let waiting = open.iter().map(|open| Box::pin(open.consumer.next()));
     let (next, index, _) = select_all(waiting).await;
     (index, next)
-}
-
-/// Writes what was printed, and acknowledges it.
-fn flush(out: &mut Vec<u8>, open: &mut [Open], no_ack: bool) -> Result<(), Stop> {
-    write(out)?;
-    for open in open {
-        for record in std::mem::take(&mut open.printed).into_values() {
-            if !no_ack {
-                // What becomes of it is told at the end.
-                drop(open.consumer.ack_cumulative(&record));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The topic of this name is none that this consumer may go on with.
@@ -227,21 +329,18 @@ impl Open {
     }
 }
 
+/// Begins, and says what a person should know of it.
 async fn begin(
+    session: Session<'_>,
     client: &Client,
     topic: &str,
     subscription: &str,
     consume: &arguments::Consume,
 ) -> Result<Open, Failure> {
-    // What nobody asks for the server knows best: a topic that was made again meanwhile is consumed whole.
-    let start = match consume.offset {
-        None if !(consume.count.is_some() || consume.exit) => None,
-        said => {
-            let position = said.unwrap_or_else(|| default_position(consume));
-            Some(one_place(&client.admin(), topic, position).await?)
-        }
-    };
-    begin_at(client, topic, subscription, consume, start).await
+    let beginning = Beginning::find(&client.admin(), topic, subscription, consume).await?;
+    let open = begin_at(client, topic, subscription, consume, beginning.start).await?;
+    beginning.tell(session.output, topic, subscription);
+    Ok(open)
 }
 
 async fn begin_at(
@@ -256,7 +355,6 @@ async fn begin_at(
         .subscription(subscription)
         .subscription_type(consume.kind.into())
         .takeover(consume.takeover)
-        .delivery_mode(consume.delivery)
         .tell_end(consume.exit);
     if let Some(start) = start {
         builder = builder.start(start);

@@ -62,6 +62,8 @@ pub(super) enum Ailment {
     Panics,
     /// A subscription keeps more than its topic allows.
     BacklogQuota,
+    /// The address of metrics that was named does not answer.
+    HttpUnreachable,
 }
 
 impl Ailment {
@@ -82,6 +84,7 @@ impl Ailment {
             Self::ClosedPartition => ("DOCTOR-13", Weight::Problem),
             Self::Panics => ("DOCTOR-14", Weight::Problem),
             Self::BacklogQuota => ("DOCTOR-15", Weight::Problem),
+            Self::HttpUnreachable => ("DOCTOR-16", Weight::Unreachable),
         }
     }
 

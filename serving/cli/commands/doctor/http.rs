@@ -38,7 +38,11 @@ pub(super) fn get(address: &str, path: &str, wait: Duration) -> Result<Answer, S
                 let mut limited = stream.take(ANSWER_BYTES_MAX);
                 limited.read_to_end(&mut text).map_err(words)?;
                 return parse(&String::from_utf8_lossy(&text))
-                    .ok_or_else(|| format!("{address} does not answer in HTTP"));
+                    .ok_or_else(|| format!("{address} does not answer in HTTP"))
+                    .and_then(|answer| match answer.status {
+                        404 => Err(format!("{address} does not know {path}")),
+                        _ => Ok(answer),
+                    });
             }
         }
     }

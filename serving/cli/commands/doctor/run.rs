@@ -54,7 +54,7 @@ pub(crate) async fn run(session: Session<'_>, doctor: &Doctor) -> Result<(), Sto
 
 async fn examine(session: Session<'_>, doctor: &Doctor) -> Vec<Finding> {
     let name = session.globals.server.as_str();
-    let client = match session.client() {
+    let client = match session.client_that_answers() {
         Ok(client) => client,
         Err(failure) => {
             return vec![
@@ -87,6 +87,16 @@ fn over_http(session: Session<'_>, doctor: &Doctor) -> Vec<Finding> {
     let asked = SystemClock.now_ms();
     let answer = match http::get(&address, "/metrics", wait) {
         Ok(answer) => answer,
+        Err(why) if doctor.http.is_some() => {
+            return vec![
+                Ailment::HttpUnreachable
+                    .found("the address of metrics does not answer", &address)
+                    .why(format!(
+                        "{why}; disk, clock and sync mode were not looked at"
+                    ))
+                    .next("hulse doctor --http HOST:PORT takes what the server calls listen.http"),
+            ];
+        }
         Err(why) => {
             return vec![
                 Ailment::NoMetrics

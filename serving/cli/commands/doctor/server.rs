@@ -4,6 +4,7 @@ use hulse_sdk::{Admin, Partition};
 
 use super::finding::{Ailment, Finding};
 use crate::failure::Failure;
+use crate::output::bytes;
 
 /// Topics that are looked at: the others are as well or ill as these, and a look takes time.
 const TOPICS_MAX: usize = 1_000;
@@ -60,8 +61,9 @@ fn backlog(topic: &str, partition: &Partition) -> Option<Finding> {
                 format!("{topic}, partition {}", partition.index),
             )
             .why(format!(
-                "{subscription} keeps {} % of what it may, {} bytes; {follows}",
-                kept.used_percent, kept.bytes
+                "{subscription} keeps {} % of what it may, {}; {follows}",
+                kept.used_percent,
+                bytes(kept.bytes)
             ))
             .next(format!(
                 "hulse subscriptions describe {topic} {}; hulse topics describe {topic}",

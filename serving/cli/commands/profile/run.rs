@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use hulse_sdk::Client;
 use serde::Serialize;
 
 use super::store::{
@@ -145,6 +146,7 @@ fn create(
         );
     }
     let globals = session.globals;
+    check_address(&globals.server)?;
     let profile = Profile {
         server: Some(globals.server.clone()),
         timeout: (!globals.timeout_is_default()).then_some(globals.timeout),
@@ -155,6 +157,15 @@ fn create(
     let view = profiles.found(name)?;
     let words = format!("created {name} for {}; it is in force now", globals.server);
     session.output.done(&view, &words)
+}
+
+/// Refuses an address that no command could talk to; whether somebody listens there does not matter yet.
+fn check_address(server: &str) -> Result<(), Failure> {
+    let client = Client::builder(server).build();
+    client.map(drop).map_err(|error| {
+        Failure::from_sdk("this is no address of a server", server, &error)
+            .next("write --server HOST:PORT; the port of clients is 7400 by default")
+    })
 }
 
 fn switch(

@@ -5,5 +5,5 @@ mod run;
 mod view;
 
 pub(crate) use moving::one_place;
-pub(crate) use run::run;
+pub(crate) use run::{of_topic, run};
 pub(crate) use view::{MovedView, SubscriptionRow, SubscriptionView};

@@ -1,5 +1,6 @@
 //! Moving cursors: seek, skip, clear.
 
+use hulse_proto::error::Reason;
 use hulse_proto::time::WallClock as _;
 use hulse_sdk::{Admin, CursorSelection, MovedCursor, Offset, Start};
 
@@ -172,7 +173,7 @@ fn agreed(session: Session<'_>, of: &OfTopic, what: &str) -> Result<bool, Failur
 fn tell(session: Session<'_>, of: &OfTopic, moved: &[MovedCursor]) -> Result<(), Stop> {
     let rows: Vec<MovedView> = moved.iter().map(Into::into).collect();
     session.output.list(&rows)?;
-    if session.globals.dry_run {
+    if session.globals.dry_run && moved.iter().all(|moved| moved.fault.is_none()) {
         session.output.say("(dry run, nothing changed; add --yes)");
     }
     let fault = moved
@@ -180,6 +181,21 @@ fn tell(session: Session<'_>, of: &OfTopic, moved: &[MovedCursor]) -> Result<(),
         .find_map(|moved| Some((moved.partition, moved.fault.as_ref()?)));
     match fault {
         None => Ok(()),
+        // A position that was named is a word of the command line.
+        Some((partition, fault)) if fault.reason == Reason::OffsetOutOfRange => Err(Failure::new(
+            Code::Usage,
+            "a cursor was not moved",
+        )
+        .why(fault)
+        .object(format!(
+            "{} of {}, partition {partition}",
+            of.subscription, of.topic
+        ))
+        .next(format!(
+            "hulse topics describe {} shows the offsets that exist; -p N moves one partition only",
+            of.topic
+        ))
+        .into()),
         Some((partition, fault)) => {
             let object = format!("{} of {}, partition {partition}", of.subscription, of.topic);
             Err(Failure::from_fault("a cursor was not moved", fault)

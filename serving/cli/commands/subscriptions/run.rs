@@ -1,5 +1,6 @@
 //! The branch `hulse subscriptions`.
 
+use hulse_proto::error::Reason;
 use hulse_sdk::{
     Admin, Cursor, NewSubscription, Subscription, SubscriptionChange, SubscriptionType,
 };
@@ -45,7 +46,7 @@ pub(crate) async fn run(session: Session<'_>, command: &Subscriptions) -> Result
         // Exactly one of the two flags is given.
         Subscriptions::Update { of, hold, .. } => update(session, &admin, of, *hold).await,
         Subscriptions::Describe { of } => {
-            let (subscription, cursors) = described(&admin, of).await?;
+            let (subscription, cursors) = described_or_outlived(&admin, of).await?;
             let view = SubscriptionView::new(subscription, cursors);
             if session.output.shape.for_people() {
                 session.output.say(&view.headline());
@@ -64,6 +65,14 @@ pub(crate) async fn run(session: Session<'_>, command: &Subscriptions) -> Result
             moving::clear(session, &admin, of, *partition).await
         }
         Subscriptions::Delete { of, force } => delete(session, &admin, of, *force).await,
+    }
+}
+
+/// The full name of a subscription that is named beside a topic, in whose namespace a short name is.
+pub(crate) fn of_topic(topic: &str, subscription: &str) -> String {
+    match (subscription.contains('/'), topic.rsplit_once('/')) {
+        (false, Some((namespace, _))) => format!("{namespace}/{subscription}"),
+        _ => subscription.to_owned(),
     }
 }
 
@@ -146,20 +155,26 @@ async fn delete(
     of: &OfTopic,
     force: bool,
 ) -> Result<(), Stop> {
-    let (subscription, cursors) = described(admin, of).await?;
+    let (subscription, cursors) = described_or_outlived(admin, of).await?;
     let row = SubscriptionRow::new(&subscription, &cursors);
-    let what = format!(
-        "take {} from {} and forget its backlog of {}",
-        subscription.name,
-        of.topic,
-        row.backlog()
-    );
+    let what = match subscription.topics.is_empty() {
+        true => format!(
+            "delete {}, which has outlived its topics",
+            subscription.name
+        ),
+        false => format!(
+            "take {} from {} and forget its backlog of {}",
+            subscription.name,
+            of.topic,
+            row.backlog()
+        ),
+    };
     if !confirm(session, &what)? {
         return Ok(());
     }
     // The last topic takes the subscription with it.
     let topic = match &subscription.topics[..] {
-        [_] => "",
+        [] | [_] => "",
         _ => &of.topic,
     };
     let deleted = admin
@@ -169,6 +184,40 @@ async fn delete(
     session
         .output
         .done(&row, &format!("deleted {}", subscription.name))
+}
+
+/// As [`described`], and also one that has no topic any more.
+async fn described_or_outlived(
+    admin: &Admin,
+    of: &OfTopic,
+) -> Result<(Subscription, Vec<Cursor>), Failure> {
+    match described(admin, of).await {
+        Err(failure) => match outlived(admin, of, &failure).await? {
+            Some(subscription) => Ok((subscription, Vec::new())),
+            None => Err(failure),
+        },
+        described => described,
+    }
+}
+
+/// A subscription of this name that has no topic any more, where `failure` says that the topic, or its part of it, is gone.
+async fn outlived(
+    admin: &Admin,
+    of: &OfTopic,
+    failure: &Failure,
+) -> Result<Option<Subscription>, Failure> {
+    let gone = [
+        Reason::TopicNotFound,
+        Reason::TopicDeleting,
+        Reason::SubscriptionNotFound,
+    ];
+    if !gone.iter().any(|reason| failure.is(*reason)) {
+        return Ok(None);
+    }
+    let name = of_topic(&of.topic, &of.subscription);
+    let found = admin.find_subscription(&name, "").await;
+    let found = found.map_err(|error| failed("cannot find the subscription", of, &error))?;
+    Ok(found.filter(|subscription| subscription.topics.is_empty()))
 }
 
 /// A position that names a place rather than a range.

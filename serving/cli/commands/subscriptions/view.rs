@@ -69,10 +69,11 @@ struct ConsumerView {
 pub(crate) struct MovedView {
     topic: String,
     partition: u32,
-    old_base: u64,
-    new_base: u64,
-    old_backlog_records: u64,
-    new_backlog_records: u64,
+    /// `None`, as are the next three: the cursor could not be looked at or moved.
+    old_base: Option<u64>,
+    new_base: Option<u64>,
+    old_backlog_records: Option<u64>,
+    new_backlog_records: Option<u64>,
     fault: Option<String>,
 }
 
@@ -130,6 +131,9 @@ fn state(subscription: &Subscription, cursors: &[Cursor], consumers: usize) -> S
                 }
             }
         }
+    }
+    if subscription.topics.is_empty() {
+        return "outlived its topics".to_owned();
     }
     match consumers {
         0 => "no consumers".to_owned(),
@@ -207,13 +211,15 @@ impl From<AttachedConsumer> for ConsumerView {
 
 impl From<&MovedCursor> for MovedView {
     fn from(moved: &MovedCursor) -> Self {
+        // Beside a fault these say nothing.
+        let known = |number: u64| moved.fault.is_none().then_some(number);
         Self {
             topic: moved.topic.clone(),
             partition: moved.partition,
-            old_base: moved.old_base.0,
-            new_base: moved.new_base.0,
-            old_backlog_records: moved.old_backlog_records,
-            new_backlog_records: moved.new_backlog_records,
+            old_base: known(moved.old_base.0),
+            new_base: known(moved.new_base.0),
+            old_backlog_records: known(moved.old_backlog_records),
+            new_backlog_records: known(moved.new_backlog_records),
             fault: moved.fault.as_ref().map(ToString::to_string),
         }
     }
@@ -404,10 +410,14 @@ impl View for MovedView {
     const FIELDS: &'static [Field] = &[
         Field::text("topic", "tenant/namespace/topic"),
         Field::integer("partition", "from 0"),
-        Field::integer("old_base", "everything below was processed"),
-        Field::integer("new_base", "everything below is processed now, or would be"),
-        Field::integer("old_backlog_records", "not acknowledged before"),
-        Field::integer("new_backlog_records", "not acknowledged now, or then"),
+        Field::integer(
+            "old_base",
+            "everything below was processed; null, as the next three: see fault",
+        )
+        .or_null(),
+        Field::integer("new_base", "everything below is processed now, or would be").or_null(),
+        Field::integer("old_backlog_records", "not acknowledged before").or_null(),
+        Field::integer("new_backlog_records", "not acknowledged now, or then").or_null(),
         Field::text("fault", "why it was not moved").or_null(),
     ];
 
@@ -422,28 +432,31 @@ impl View for MovedView {
             "NEW",
             "BACKLOG",
             "NEW BACKLOG",
+            "STATE",
             "TOPIC",
         ];
-        let mut table = Table::new(&headings[..if wide { 6 } else { 5 }]);
+        let mut table = Table::new(&headings[..if wide { 7 } else { 6 }]);
         for row in rows {
             let mut cells = vec![
                 row.partition.to_string(),
-                grouped(row.old_base),
-                row.fault.clone().unwrap_or_else(|| grouped(row.new_base)),
-                grouped(row.old_backlog_records),
-                grouped(row.new_backlog_records),
+                or_dash(row.old_base, grouped),
+                or_dash(row.new_base, grouped),
+                or_dash(row.old_backlog_records, grouped),
+                or_dash(row.new_backlog_records, grouped),
+                row.fault.clone().unwrap_or_else(|| "ok".to_owned()),
             ];
             cells.extend(wide.then(|| row.topic.clone()));
             table.row(cells);
         }
         if rows.len() > 1 {
-            let sum = |of: fn(&Self) -> u64| grouped(rows.iter().map(of).sum());
+            let sum = |of: fn(&Self) -> Option<u64>| grouped(rows.iter().filter_map(of).sum());
             let mut cells = vec![
                 "total".to_owned(),
                 String::new(),
                 String::new(),
                 sum(|row| row.old_backlog_records),
                 sum(|row| row.new_backlog_records),
+                String::new(),
             ];
             cells.extend(wide.then(String::new));
             table.row(cells);
@@ -474,10 +487,10 @@ mod tests {
         let row = |partition, new_backlog_records| MovedView {
             topic: "t".to_owned(),
             partition,
-            old_base: 9,
-            new_base: 4,
-            old_backlog_records: 1,
-            new_backlog_records,
+            old_base: Some(9),
+            new_base: Some(4),
+            old_backlog_records: Some(1),
+            new_backlog_records: Some(new_backlog_records),
             fault: None,
         };
         let shown = MovedView::text(&[row(0, 5), row(1, 7)], false);

@@ -2,6 +2,7 @@
 
 mod copy;
 mod describe;
+mod losing;
 mod peek;
 mod run;
 mod trim;

@@ -2,6 +2,7 @@
 
 use hulse_sdk::{Admin, BacklogAction, BacklogQuota, NewTopic, Retention, TopicChange};
 
+use super::losing::{Losses, effect_words};
 use super::view::{NameView, TopicRow, TopicView};
 use super::{copy, describe, peek, trim};
 use crate::arguments::{BacklogFlags, BacklogPolicy, RetentionFlags, Topics};
@@ -129,6 +130,22 @@ async fn update(
             .next("say what shall hold, e.g. --retention 30d");
         return Err(failure.into());
     }
+    let mut effects = Vec::new();
+    for topic in topics {
+        let effect = admin.update_effect(topic, change).await;
+        let effect =
+            effect.map_err(|error| Failure::from_sdk("cannot change the topic", topic, &error))?;
+        effects.extend(effect_words(topic, &effect));
+    }
+    // What removes nothing needs nobody's word.
+    if effects.is_empty() && session.globals.dry_run {
+        let words = "would remove nothing that is there now (dry run, nothing was changed)";
+        session.output.say(words);
+        return Ok(());
+    }
+    if !effects.is_empty() && !confirm(session, &effects.join("; "))? {
+        return Ok(());
+    }
     let mut changed = Vec::new();
     for topic in topics {
         match admin.update_topic(topic, change).await {
@@ -148,7 +165,16 @@ async fn update(
 }
 
 async fn delete(session: Session<'_>, admin: &Admin, topics: &[String]) -> Result<(), Stop> {
-    let what = format!("delete {} with everything in it", topics.join(", "));
+    let mut lost = String::new();
+    for topic in topics {
+        let words = Losses::find(admin, topic, None).await?.words();
+        lost.push_str(&match topics.len() {
+            1 => words,
+            _ if words.is_empty() => words,
+            _ => format!("\n  {topic}{words}"),
+        });
+    }
+    let what = format!("delete {} with everything in it{lost}", topics.join(", "));
     if !confirm(session, &what)? {
         return Ok(());
     }

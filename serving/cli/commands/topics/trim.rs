@@ -5,6 +5,7 @@ use hulse_proto::time::WallClock as _;
 use hulse_sdk::{Admin, Offset, TrimTo};
 use serde::Serialize;
 
+use super::losing::Losses;
 use crate::arguments::Trim;
 use crate::commands::confirm::confirm;
 use crate::commands::session::Session;
@@ -79,10 +80,13 @@ pub(super) async fn run(session: Session<'_>, admin: &Admin, trim: &Trim) -> Res
     let planned = plan(admin, trim).await?;
     within(topic, &planned)?;
     let gone: u64 = planned.iter().map(|one| one.to - one.start).sum();
+    let ends = planned.iter().map(|one| (one.partition, one.to)).collect();
+    let losses = Losses::find(admin, topic, Some(&ends)).await?;
     let what = format!(
-        "remove {} records from {topic}, for good, in {} of its partitions",
+        "remove {} records from {topic}, for good, in {} of its partitions{}",
         grouped(gone),
-        planned.iter().filter(|one| one.to > one.start).count()
+        planned.iter().filter(|one| one.to > one.start).count(),
+        losses.words()
     );
     if !confirm(session, &what)? {
         return Ok(());

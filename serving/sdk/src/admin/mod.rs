@@ -11,7 +11,7 @@ mod types;
 pub use backlog::{BacklogAction, BacklogQuota, KeptBacklog};
 pub use handle::Admin;
 pub use offsets::Offsets;
-pub use retention::{Keep, NewTopic, Retention, TopicChange, TrimTo, Trimmed};
+pub use retention::{Keep, NewTopic, Retention, TopicChange, TrimTo, Trimmed, UpdateEffect};
 pub use subscription_types::{
     AttachedConsumer, Cursor, CursorSelection, CursorState, MovedCursor, NewSubscription,
     Subscription, SubscriptionChange,

@@ -64,6 +64,37 @@ pub struct TopicChange {
     pub backlog_action: Option<Option<BacklogAction>>,
 }
 
+/// What a topic's rules would let go of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UpdateEffect {
+    /// Its index.
+    pub partition: u32,
+    /// Why it cannot be told.
+    pub fault: Option<Fault>,
+    /// By retention, at once or soon.
+    pub removed_records: u64,
+    /// Their bytes, about.
+    pub removed_bytes: u64,
+    /// Full names of subscriptions, and how many records each loses that it has not acknowledged.
+    pub losses: Vec<(String, u64)>,
+}
+
+impl UpdateEffect {
+    fn from_wire(wire: v1::UpdateEffect) -> Self {
+        let losses = wire.loss.into_iter();
+        Self {
+            partition: wire.partition,
+            fault: wire.fault.map(Fault::from_wire),
+            removed_records: wire.removed_records,
+            removed_bytes: wire.removed_bytes,
+            losses: losses
+                .map(|loss| (loss.subscription, loss.records))
+                .collect(),
+        }
+    }
+}
+
 /// Up to where a log is trimmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrimTo {
@@ -164,6 +195,33 @@ impl Admin {
     /// # Errors
     /// TOPIC_NOT_FOUND, …; or the outcome is unknown.
     pub async fn update_topic(&self, name: &str, change: TopicChange) -> Result<Topic, Error> {
+        let answer = self.update(name, change, false);
+        Topic::from_wire(answer.await?.topic)
+    }
+
+    /// What a change would let go, partition by partition, as they are now; nothing is changed. Empty where no rule lets anything go.
+    ///
+    /// # Errors
+    /// As of [`Admin::update_topic`]. A partition that cannot be looked at says so in its part.
+    pub async fn update_effect(
+        &self,
+        name: &str,
+        change: TopicChange,
+    ) -> Result<Vec<UpdateEffect>, Error> {
+        let answer = self.update(name, change, true).await?;
+        Ok(answer
+            .effect
+            .into_iter()
+            .map(UpdateEffect::from_wire)
+            .collect())
+    }
+
+    async fn update(
+        &self,
+        name: &str,
+        change: TopicChange,
+        dry_run: bool,
+    ) -> Result<v1::UpdateTopicResponse, Error> {
         let request = v1::UpdateTopicRequest {
             name: name.to_owned(),
             retention_ms: change.retention_time.map(time_to_wire),
@@ -171,12 +229,13 @@ impl Admin {
             backlog_bytes: change.backlog_bytes.map(Keep::to_wire),
             backlog_ms: change.backlog_time.map(time_to_wire),
             backlog_action: change.backlog_action.map(BacklogAction::change_to_wire),
+            dry_run,
         };
         // Said twice it means the same.
         let answer = self.ask(request, |mut admin, request| async move {
             admin.update_topic(request).await
         });
-        Topic::from_wire(answer.await?.topic)
+        answer.await
     }
 
     /// Moves where the logs of partitions begin. What lies below is not served any more; storage comes back behind it. Each partition

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 
+use hulse_proto::error::Reason;
 use hulse_proto::wire::v1;
 use hulse_proto::wire::v1::subscriptions_client::SubscriptionsClient;
 use tonic::transport::Channel;
@@ -122,6 +123,7 @@ impl Admin {
             subscription: name.to_owned(),
             topic: topic.to_owned(),
             acked_ranges,
+            without_cursors: false,
         };
         let answer =
             self.subscriptions(Repeat::Always, request, |mut client, request| async move {
@@ -133,6 +135,33 @@ impl Admin {
             Subscription::from_wire(answer.subscription)?,
             cursors.collect(),
         ))
+    }
+
+    /// The subscription, if there is one that has this topic; any of this name where `topic` is empty, also one that has lost all of its
+    /// topics. Asks no partition.
+    ///
+    /// # Errors
+    /// TOPIC_NOT_FOUND, or why it could not be asked.
+    pub async fn find_subscription(
+        &self,
+        name: &str,
+        topic: &str,
+    ) -> Result<Option<Subscription>, Error> {
+        let request = v1::DescribeSubscriptionRequest {
+            subscription: name.to_owned(),
+            topic: topic.to_owned(),
+            acked_ranges: false,
+            without_cursors: true,
+        };
+        let answer =
+            self.subscriptions(Repeat::Always, request, |mut client, request| async move {
+                client.describe(request).await
+            });
+        match answer.await {
+            Ok(answer) => Subscription::from_wire(answer.subscription).map(Some),
+            Err(error) if error.reason() == Some(Reason::SubscriptionNotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Moves cursors; consumers that are attached go on from there. With `dry_run` nothing is moved.

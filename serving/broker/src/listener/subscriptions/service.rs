@@ -99,6 +99,10 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
             front.allow(Action::Describe, Resource::Subscription(&name))?;
             let subscription = front.subscriptions.get(&name).await?;
             let places = front.places(&subscription, topic.as_ref()).await?;
+            let places = match request.without_cursors {
+                true => Vec::new(),
+                false => places,
+            };
             let cursors = front
                 .describe_cursors(&subscription, places, request.acked_ranges)
                 .await;

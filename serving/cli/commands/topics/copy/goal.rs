@@ -18,6 +18,8 @@ pub(super) struct Goal {
     pub(super) ends: Vec<u64>,
     /// Partition by partition; else by key. Decided when the copy begins, since the source may grow.
     pub(super) alike: bool,
+    /// The target was not there: what an earlier copy said of it is void.
+    pub(super) target_is_new: bool,
 }
 
 impl Goal {
@@ -35,8 +37,10 @@ impl Goal {
         let failed =
             |error: hulse_sdk::Error| Failure::from_sdk("cannot copy from the topic", from, &error);
         let source = admin.describe_topic(from).await.map_err(failed)?;
+        let mut target_is_new = false;
         let target = match admin.describe_topic(to).await {
             Err(error) if error.kind() == ErrorKind::NotFound && dry => {
+                target_is_new = true;
                 let mut target = source.clone();
                 to.clone_into(&mut target.name);
                 if partitions > 0 {
@@ -45,6 +49,7 @@ impl Goal {
                 target
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
+                target_is_new = true;
                 let partitions = match partitions {
                     0 => source.partitions,
                     partitions => partitions,
@@ -84,6 +89,7 @@ impl Goal {
             starts,
             ends,
             alike,
+            target_is_new,
         })
     }
 

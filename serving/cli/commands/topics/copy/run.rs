@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hulse_sdk::{Client, Producer};
+use hulse_sdk::{Admin, Client, Producer};
 use serde::Serialize;
 
 use super::goal::{Goal, bounds};
@@ -82,7 +82,16 @@ pub(crate) async fn run(
     let dry = session.globals.dry_run;
     let names = (copy.source.as_str(), copy.target.as_str());
     let mut goal = Goal::find(&admin, names, copy.partitions.unwrap_or(0), dry).await?;
-    let before = last(client, &admin, &topic_of(&goal.target.name)).await?;
+    let mut before = last(client, &admin, &topic_of(&goal.target.name)).await?;
+    if let Some(plan) = &before
+        && is_void(&admin, plan, &goal).await?
+    {
+        session.output.tell(&format!(
+            "{} was deleted since an earlier copy into it: all that {} has now is copied",
+            goal.target.name, goal.source.name
+        ));
+        before = None;
+    }
     match &before {
         Some(plan) => {
             resume::check(plan, &goal)?;
@@ -126,6 +135,16 @@ pub(crate) async fn run(
         ));
     }
     session.output.one(&view)
+}
+
+/// True for a plan whose target was deleted, and made anew by a copy or by hand, with nothing in it: there is nothing to go on with.
+async fn is_void(admin: &Admin, plan: &Plan, goal: &Goal) -> Result<bool, Failure> {
+    let is_same = plan.target_id == goal.target.id.to_string();
+    if goal.target_is_new || is_same {
+        return Ok(goal.target_is_new);
+    }
+    let bounds = bounds(admin, &goal.target).await?;
+    Ok(bounds.iter().all(|(_, end)| *end == 0))
 }
 
 /// A first copy needs an empty target: nobody could tell later what of it is a copy.

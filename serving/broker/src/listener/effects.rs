@@ -1,0 +1,150 @@
+//! What the rules of a topic would let go if they were these: for people, before they say so.
+//!
+//! An estimate of what the rules mean for what is stored now. Retention removes whole ledgers, so its part may go later than at once;
+//! eviction goes down to nine tenths of the quota.
+
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use hulse_proto::error::Fault;
+use hulse_proto::id::{Offset, PartitionId};
+use hulse_proto::time::TimestampMs;
+use hulse_proto::wire::v1;
+
+use super::front::Front;
+use crate::backlogs::{BacklogLimits, Kept, QuotaAction};
+use crate::retention::Limits;
+use crate::state::{OffsetRange, OffsetRanges};
+use crate::{CursorView, PartitionHandle, Topic};
+
+/// Partitions that are looked at together.
+const PARTITIONS_AT_ONCE: usize = 16;
+
+/// What a topic would go by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    pub(super) retention: Limits,
+    pub(super) backlog: BacklogLimits,
+}
+
+impl Rules {
+    /// Nothing ever goes.
+    fn keep_all(&self) -> bool {
+        self.retention.is_unlimited() && !self.evict()
+    }
+
+    fn evict(&self) -> bool {
+        self.backlog.action == QuotaAction::Evict
+    }
+}
+
+impl Front {
+    /// What goes of each partition of a topic. One that cannot be looked at has its fault.
+    pub(super) async fn effects(&self, topic: &Topic, rules: Rules) -> Vec<v1::UpdateEffect> {
+        if rules.keep_all() {
+            return Vec::new();
+        }
+        let effects = stream::iter(topic.partition_ids()).map(|partition| async move {
+            let effect = self.effect(partition, rules).await;
+            let effect = effect.unwrap_or_else(|fault| v1::UpdateEffect {
+                fault: Some(fault.to_wire()),
+                ..Default::default()
+            });
+            v1::UpdateEffect {
+                partition: partition.index,
+                ..effect
+            }
+        });
+        effects.buffered(PARTITIONS_AT_ONCE).collect().await
+    }
+
+    async fn effect(
+        &self,
+        partition: PartitionId,
+        rules: Rules,
+    ) -> Result<v1::UpdateEffect, Fault> {
+        let open = self.open(partition).await?;
+        let now = self.topics.now_ms();
+        let start = open.offsets().log_start;
+        let mut cut = expired(&open, rules.retention, now).await?;
+        let mut losses = Vec::new();
+        let views = open.cursors(None, usize::MAX).await?;
+        for view in views.iter().filter(|view| view.hold) {
+            let kept = first_kept(&open, view, rules, now).await?;
+            losses.push((view, kept));
+            cut = cut.min(kept);
+        }
+        let free = views.iter().filter(|view| !view.hold);
+        losses.extend(free.map(|view| (view, cut)));
+        let gone = OffsetRange {
+            first: start,
+            end: cut,
+        };
+        let bytes = match gone.is_empty() {
+            true => 0,
+            false => open.bytes_from(start).saturating_sub(open.bytes_from(cut)),
+        };
+        let losses = losses.into_iter().map(|(view, end)| v1::BacklogLoss {
+            subscription: view.name.to_string(),
+            records: unacked_below(view, end),
+        });
+        Ok(v1::UpdateEffect {
+            removed_records: gone.len(),
+            removed_bytes: bytes,
+            loss: losses.filter(|loss| loss.records > 0).collect(),
+            ..Default::default()
+        })
+    }
+}
+
+/// The first offset that retention keeps.
+async fn expired(
+    open: &PartitionHandle,
+    limits: Limits,
+    now: TimestampMs,
+) -> Result<Offset, Fault> {
+    let offsets = open.offsets();
+    let (mut cut, end) = (offsets.log_start, offsets.high_watermark);
+    if let Some(bytes) = limits.bytes {
+        cut = open.first_within(cut, end, bytes);
+    }
+    if let Some(time) = limits.time {
+        let time = TimestampMs::try_from(time.as_millis()).unwrap_or(TimestampMs::MAX);
+        let oldest = now.saturating_sub(time).saturating_add(1);
+        cut = open.first_since(cut, end, oldest).await?;
+    }
+    Ok(cut)
+}
+
+/// The first offset that a subscription which holds keeps.
+async fn first_kept(
+    open: &PartitionHandle,
+    view: &CursorView,
+    rules: Rules,
+    now: TimestampMs,
+) -> Result<Offset, Fault> {
+    let first = view.first_unacked;
+    if view.backlog == 0 || !rules.evict() {
+        return Ok(first);
+    }
+    let oldest = open.appended_at(first).await?.unwrap_or(now);
+    let kept = Kept {
+        bytes: open.kept_bytes(view),
+        age: Duration::from_millis(u64::try_from(now - oldest).unwrap_or(0)),
+    };
+    match kept.exceeds(&rules.backlog) {
+        true => open.first_kept(first, &rules.backlog, now).await,
+        false => Ok(first),
+    }
+}
+
+/// Records below `end` that are not acked.
+fn unacked_below(view: &CursorView, end: Offset) -> u64 {
+    let below = OffsetRange {
+        first: view.first_unacked,
+        end,
+    };
+    let acked: OffsetRanges = view.ranges.iter().copied().collect();
+    let acked: u64 = acked.within(below).map(|range| range.len()).sum();
+    below.len() - acked
+}
