@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`id`] (names of things), [`batch`] (what a producer sends and a segment stores), [`entry`] (what a ledger
 //! stores), [`bookie`] (what a storage node can be asked), [`ledger`] (what metadata says of a ledger), [`error`] (every reason
-//! for a refusal), [`wire`] (generated gRPC types), [`mutant`] (rules that tests switch off).
+//! for a refusal), [`wire`] (generated gRPC types), [`mutant`] (rules that tests switch off), [`size`] (how many bytes, for people).
 //!
 //! # Invariants
 //! 1. Bytes that came from a wire or a disk are untrusted: lengths are checked before allocation, checksums before belief.
@@ -19,5 +19,6 @@ pub mod id;
 pub mod ledger;
 pub mod limits;
 pub mod mutant;
+pub mod size;
 pub mod time;
 pub mod wire;

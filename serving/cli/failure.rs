@@ -5,109 +5,15 @@ use std::io;
 
 use hulse_proto::error::{ErrorKind, Fate, Fault, Reason};
 
+use crate::catalogue::Cause;
+pub(crate) use crate::catalogue::{Code, Exit};
 use crate::config::ConfigFaults;
 use crate::format::FormatError;
-
-/// Exit code of the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// Something failed.
-    Error = 1,
-    /// The command line, configuration or input cannot be meant.
-    Usage = 2,
-    /// The object does not exist.
-    NotFound = 3,
-    /// Not allowed.
-    Denied = 4,
-    /// The state forbids it.
-    Conflict = 5,
-    /// Not reached, or not in time.
-    Unavailable = 6,
-    /// Stored data are not what they must be.
-    Verification = 7,
-}
-
-/// Failures of the command line itself. Those of the server have their numbers in the table of reasons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Code {
-    /// An argument cannot be meant.
-    Usage,
-    /// What is there stands against it.
-    Conflict,
-    /// The configuration has faults.
-    Config,
-    /// A file or stream cannot be read or written.
-    File,
-    /// Input is not what the format says.
-    Input,
-    /// A destructive command was not confirmed.
-    Unconfirmed,
-    /// No profile of this name.
-    ProfileMissing,
-    /// A profile of this name exists.
-    ProfileExists,
-    /// The listening address is taken or not ours.
-    Address,
-    /// The data directory is held by another process.
-    DataDirLocked,
-    /// The data directory cannot be written.
-    DataDirReadOnly,
-    /// The data directory holds something else, or data of another cell or version.
-    DataDirForeign,
-    /// The directory is no node's.
-    NotADirectory,
-    /// The cell's record disagrees with the configuration.
-    CellDisagrees,
-    /// The metadata store cannot be opened.
-    Metadata,
-    /// The bookie's log or metadata failed while running.
-    StorageFailed,
-    /// No server at this address.
-    Unreachable,
-    /// No answer in time.
-    Timeout,
-    /// What was read is not what must be there.
-    Damaged,
-    /// Something that must be there is not.
-    Incomplete,
-    /// Something does not work as it should.
-    Unwell,
-}
-
-impl Code {
-    /// The number of HULSE-9xxx, stable for ever, and the exit code.
-    fn parts(self) -> (u16, Exit) {
-        match self {
-            Self::Usage => (9001, Exit::Usage),
-            Self::Conflict => (9008, Exit::Conflict),
-            Self::Config => (9002, Exit::Usage),
-            Self::File => (9003, Exit::Error),
-            Self::Input => (9004, Exit::Usage),
-            Self::Unconfirmed => (9005, Exit::Usage),
-            Self::ProfileMissing => (9006, Exit::NotFound),
-            Self::ProfileExists => (9007, Exit::Conflict),
-            Self::Address => (9101, Exit::Conflict),
-            Self::DataDirLocked => (9102, Exit::Conflict),
-            Self::DataDirReadOnly => (9103, Exit::Denied),
-            Self::DataDirForeign => (9104, Exit::Conflict),
-            Self::NotADirectory => (9108, Exit::NotFound),
-            Self::CellDisagrees => (9105, Exit::Conflict),
-            Self::Metadata => (9106, Exit::Error),
-            Self::StorageFailed => (9107, Exit::Error),
-            Self::Unreachable => (9201, Exit::Unavailable),
-            Self::Timeout => (9202, Exit::Unavailable),
-            Self::Damaged => (9203, Exit::Verification),
-            Self::Incomplete => (9204, Exit::Verification),
-            Self::Unwell => (9205, Exit::Error),
-        }
-    }
-}
 
 /// What went wrong, why, with which object, and what to run next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    number: u16,
-    exit: Exit,
+    cause: Cause,
     what: String,
     why: String,
     object: String,
@@ -117,10 +23,12 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure of the command line itself.
     pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
-        let (number, exit) = code.parts();
+        Self::of(Cause::Ours(code), what)
+    }
+
+    fn of(cause: Cause, what: impl Into<String>) -> Self {
         Self {
-            number,
-            exit,
+            cause,
             what: what.into(),
             why: String::new(),
             object: String::new(),
@@ -130,23 +38,18 @@ impl Failure {
 
     /// Whether the server gave this reason.
     pub(crate) fn is(&self, reason: Reason) -> bool {
-        self.number == reason.number()
+        self.cause == Cause::Servers(reason)
     }
 
     /// A refusal of the server.
     pub(crate) fn from_fault(what: impl Into<String>, fault: &Fault) -> Self {
-        let reason = fault.reason;
-        let mut why = fault.message.clone();
-        if fault.fate == Fate::Unknown {
-            why.push_str(" (it may have taken effect)");
-        }
-        Self {
-            number: reason.number(),
-            exit: exit_of(reason),
-            what: what.into(),
-            why,
-            object: String::new(),
-            next: next_of(reason).to_owned(),
+        let failure = Self::of(Cause::Servers(fault.reason), what).why(&fault.message);
+        match fault.fate {
+            Fate::Unknown => {
+                let why = format!("{} (it may have taken effect)", failure.reason());
+                failure.why(why)
+            }
+            Fate::NotApplied => failure,
         }
     }
 
@@ -163,22 +66,13 @@ impl Failure {
             // The time was over while a broker kept giving this answer: its code says more than ours.
             return Self::from_fault(what, fault).why(error).object(object);
         }
-        let (code, next) = match error.kind() {
-            ErrorKind::Invalid => (Code::Usage, "hulse help shows what can be written"),
-            ErrorKind::OutcomeUnknown => (
-                Code::Timeout,
-                "run the command again; --timeout gives it more time",
-            ),
-            ErrorKind::Corrupt => (
-                Code::Damaged,
-                "hulse ledgers list; look at the server's log",
-            ),
-            _ => (
-                Code::Unreachable,
-                "is a server running there? hulse standalone starts one",
-            ),
+        let code = match error.kind() {
+            ErrorKind::Invalid => Code::Usage,
+            ErrorKind::OutcomeUnknown => Code::Timeout,
+            ErrorKind::Corrupt => Code::Damaged,
+            _ => Code::Unreachable,
         };
-        Self::new(code, what).why(error).object(object).next(next)
+        Self::new(code, what).why(error).object(object)
     }
 
     /// Why it went wrong.
@@ -191,10 +85,7 @@ impl Failure {
     /// One more line of why.
     #[must_use]
     pub(crate) fn also(mut self, why: impl fmt::Display) -> Self {
-        if !self.why.is_empty() {
-            self.why.push('\n');
-        }
-        self.why.push_str(&why.to_string());
+        self.why = format!("{}\n{why}", self.reason());
         self
     }
 
@@ -214,28 +105,33 @@ impl Failure {
 
     /// The process's exit code.
     pub(crate) fn exit(&self) -> Exit {
-        self.exit
+        self.cause.exit()
     }
 
-    /// Why, alone.
+    /// Why, alone; what the code means where nobody said more.
     pub(crate) fn reason(&self) -> &str {
-        &self.why
+        said(&self.why, self.cause.meaning())
+    }
+
+    /// What to do; what is done about the code in general where nobody said more.
+    fn advice(&self) -> &str {
+        said(&self.next, self.cause.next())
     }
 
     /// True when no server said so.
     pub(crate) fn is_ours(&self) -> bool {
-        self.number >= 9000
+        matches!(self.cause, Cause::Ours(_))
     }
 
     /// As JSON, for `--output json`.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "error": {
-                "code": format!("HULSE-{}", self.number),
+                "code": self.cause.to_string(),
                 "what": self.what,
-                "why": self.why,
+                "why": self.reason(),
                 "object": self.object,
-                "next": self.next,
+                "next": self.advice(),
             }
         })
     }
@@ -243,11 +139,11 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} [HULSE-{}]", self.what, self.number)?;
+        write!(f, "{} [{}]", self.what, self.cause)?;
         let parts = [
-            ("why", &self.why),
+            ("why", self.reason()),
             ("object", &self.object),
-            ("next", &self.next),
+            ("next", self.advice()),
         ];
         for (name, words) in parts.into_iter().filter(|(_, words)| !words.is_empty()) {
             let words = words.replace('\n', "\n          ");
@@ -259,6 +155,13 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+fn said<'a>(words: &'a str, otherwise: &'a str) -> &'a str {
+    match words.is_empty() {
+        true => otherwise,
+        false => words,
+    }
+}
+
 /// The server's word behind an error of the SDK's own.
 fn cause(error: &hulse_sdk::Error) -> Option<&Fault> {
     let mut cause = std::error::Error::source(error);
@@ -269,54 +172,6 @@ fn cause(error: &hulse_sdk::Error) -> Option<&Fault> {
         cause = error.source();
     }
     None
-}
-
-fn exit_of(reason: Reason) -> Exit {
-    match (reason, reason.kind()) {
-        (Reason::InvalidRequest | Reason::InvalidName, _) => Exit::Usage,
-        (_, ErrorKind::Invalid | ErrorKind::Internal) => Exit::Error,
-        (_, ErrorKind::Denied) => Exit::Denied,
-        (_, ErrorKind::NotFound) => Exit::NotFound,
-        (_, ErrorKind::Exists | ErrorKind::Conflict | ErrorKind::Fenced) => Exit::Conflict,
-        (_, ErrorKind::Corrupt) => Exit::Verification,
-        (
-            _,
-            ErrorKind::NotOwner
-            | ErrorKind::Overloaded
-            | ErrorKind::Unavailable
-            | ErrorKind::OutcomeUnknown,
-        ) => Exit::Unavailable,
-    }
-}
-
-fn next_of(reason: Reason) -> &'static str {
-    match reason {
-        Reason::TopicNotFound => "hulse topics list; hulse topics create TOPIC",
-        Reason::TopicExists => "hulse topics describe TOPIC",
-        Reason::PartitionNotFound => "hulse topics describe TOPIC",
-        Reason::LedgerNotFound => "hulse ledgers list",
-        Reason::OffsetOutOfRange => "hulse topics describe TOPIC shows the offsets that exist",
-        Reason::DataDamaged => {
-            "hulse ledgers list; hulse ledgers accept-loss LEDGER gives up what is damaged"
-        }
-        Reason::InvalidName => "write `topic` or `tenant/namespace/topic`, each of [A-Za-z0-9._-]",
-        Reason::BatchTooLarge => {
-            "send smaller records; the limits are 1 MiB per record and broker.max_batch_size per batch"
-        }
-        Reason::PartitionsDecrease => {
-            "create a new topic with fewer partitions and copy the records"
-        }
-        Reason::TopicDeleting => "wait until it is gone; hulse topics list",
-        Reason::StorageFull => {
-            "enlarge the disk (df -h DIR); or delete topics, or shorten their retention: hulse topics update. Records are taken again by themselves"
-        }
-        Reason::NotEnoughBookies | Reason::StorageUnavailable => {
-            "look at the server's log and /readyz"
-        }
-        Reason::Internal => "this is a bug in hulse; please report it with the server's log",
-        _ if reason.is_retryable() => "run the command again",
-        _ => "",
-    }
 }
 
 /// Why a command stops before its end.
@@ -357,7 +212,6 @@ impl From<ConfigFaults> for Failure {
         Self::new(Code::Config, what)
             .why(&faults)
             .object("configuration")
-            .next("correct them; `hulse config default` prints every key with its meaning")
     }
 }
 

@@ -1,13 +1,16 @@
 //! `hulse`: the one binary. It parses, builds, wires and waits; what a thing does lives in its own crate.
 //!
 //! Reading order: [`arguments`] (the command line), [`config`] (what a node is told), [`roles`] (what runs a server),
-//! [`commands`] (what talks to one), [`failure`], [`usage`], [`foreign`] and [`output`] (how it ends and what it prints).
+//! [`commands`] (what talks to one), [`failure`], [`catalogue`], [`usage`], [`foreign`] and [`output`] (how it ends and what it prints).
 //!
 //! # Invariants
 //! 1. Data go to standard output, words to standard error; a reader that closes our output ends us quietly with 0.
 //! 2. Every failure has four parts, a code and an exit code, also one of the command line itself (operations.md B).
 
+#[cfg(test)]
+mod advice;
 mod arguments;
+mod catalogue;
 mod commands;
 mod config;
 mod failure;
@@ -103,6 +106,7 @@ fn settle(
     if !arguments.command.talks_to_a_server() {
         return Ok(());
     }
+    usage::check_config(&arguments.globals)?;
     let chosen = profile::in_force(arguments.globals.profile.as_deref())?;
     if let Some(chosen) = chosen {
         arguments.globals.settle(matches, &chosen);

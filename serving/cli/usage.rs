@@ -53,6 +53,26 @@ pub(crate) fn check_dry_run(globals: &Globals, words: &[OsString]) -> Result<(),
         .next("leave --dry-run out; commands that destroy or copy something know it"))
 }
 
+/// Refuses `--config NAME=VALUE`, which other tools have for what is a flag here; a client reads no configuration.
+///
+/// # Errors
+/// It names no file, but sets something.
+pub(crate) fn check_config(globals: &Globals) -> Result<(), Failure> {
+    let config = globals.config.as_deref().map(|file| file.to_string_lossy());
+    let Some((config, tip)) = config.and_then(|config| {
+        let tip = foreign::setting(&config)?;
+        Some((config.into_owned(), tip))
+    }) else {
+        return Ok(());
+    };
+    Err(
+        Failure::new(Code::Usage, "nothing can be set with --config")
+            .why("it names the configuration file of a server")
+            .object(format!("--config {config}"))
+            .next(tip),
+    )
+}
+
 /// The failure of a command line that clap refused.
 pub(crate) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
@@ -76,7 +96,12 @@ pub(crate) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     let next = foreign::word(&path, error)
         .map(str::to_owned)
         .or_else(|| suggestion(error))
-        .unwrap_or(help);
+        .unwrap_or_else(|| match looks_like_a_name(error) {
+            true => format!(
+                "{help}; a name that begins with - stands behind --, and behind the = of a flag"
+            ),
+            false => help,
+        });
     Failure::new(Code::Usage, what)
         .why(why(error))
         .object(format!("hulse {path}").trim_end())
@@ -100,6 +125,13 @@ pub(crate) fn context(error: &clap::Error, kind: ContextKind) -> Option<String> 
         ContextValue::Strings(texts) => texts.last().cloned(),
         _ => None,
     }
+}
+
+/// A word that clap took for a flag because of its first letter, where a flag would have two of them.
+fn looks_like_a_name(error: &clap::Error) -> bool {
+    let argument = context(error, ContextKind::InvalidArg);
+    error.kind() == ErrorKind::UnknownArgument
+        && argument.is_some_and(|word| word.starts_with('-') && !word.starts_with("--"))
 }
 
 /// The nearest right word, as clap finds it.
@@ -135,6 +167,18 @@ mod tests {
     #[test]
     fn words_of_other_tools_get_the_right_one() {
         for (line, tip) in [
+            ("hulse consume orders --from start", "-o start"),
+            ("hulse sub seek orders billing --from start", "--to"),
+            ("hulse sub create orders -x", "behind --"),
+            ("hulse topics create orders --quota 1GiB", "--backlog-size"),
+            (
+                "hulse topics update orders --backlog-quota 1GiB",
+                "--backlog-size",
+            ),
+            (
+                "hulse topics update orders --retention-time 1d",
+                "--retention TIME",
+            ),
             ("hulse consume orders --from-beginning", "-o start"),
             ("hulse consume --from-beginning --topic orders", "-o start"),
             ("hulse consume --topic orders", "without a flag"),

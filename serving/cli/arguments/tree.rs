@@ -39,7 +39,7 @@ pub(crate) enum Command {
     #[command(subcommand, visible_alias = "topic")]
     Topics(Topics),
     /// Subscriptions: list, create, update, describe, seek, skip, clear, delete
-    #[command(subcommand, visible_alias = "subs", alias = "subscription")]
+    #[command(subcommand, visible_alias = "subs", aliases = ["sub", "subscription"])]
     Subscriptions(Subscriptions),
     /// Ledgers: list, accept a loss
     #[command(subcommand, visible_alias = "ledger")]

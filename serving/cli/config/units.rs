@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use hulse_proto::size;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde::{Serialize, Serializer};
 
@@ -91,18 +92,6 @@ pub(crate) enum SyncMode {
     Off,
 }
 
-const SIZES: [(&str, u64); 9] = [
-    ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-    ("TB", 1_000_000_000_000),
-    ("GB", 1_000_000_000),
-    ("MB", 1_000_000),
-    ("KB", 1_000),
-    ("B", 1),
-];
-
 const PERIODS: [(&str, u64); 5] = [
     ("d", 86_400_000),
     ("h", 3_600_000),
@@ -162,13 +151,13 @@ impl FromStr for ByteSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        with_unit(text, &SIZES, "64MiB").map(Self)
+        with_unit(text, &size::UNITS, "64MiB").map(Self)
     }
 }
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&in_unit(self.0, &SIZES, "B"))
+        f.pad(&size::exact(self.0))
     }
 }
 
@@ -297,6 +286,7 @@ mod tests {
             ("64 MiB", 64 << 20, "64MiB"),
             ("1024KiB", 1 << 20, "1MiB"),
             ("3MB", 3_000_000, "3MB"),
+            ("10GB", 10_000_000_000, "10GB"),
             ("0B", 0, "0B"),
             ("1025B", 1025, "1025B"),
         ] {

@@ -10,9 +10,10 @@ mod view;
 mod writer;
 mod yaml;
 
+pub(crate) use hulse_proto::size::about as bytes;
 pub(crate) use progress::Progress;
 pub(crate) use shape::Shape;
-pub(crate) use table::{Table, bytes, grouped};
+pub(crate) use table::{Table, grouped};
 pub(crate) use view::{Field, View};
 pub(crate) use writer::{Output, wants_colour};
 pub(crate) use yaml::yaml;

@@ -76,22 +76,6 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Bytes for a person: three digits and a unit.
-pub(crate) fn bytes(number: u64) -> String {
-    let mut value = number as f64;
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    match (unit, value) {
-        (0, _) => format!("{number} B"),
-        (_, 100.0..) => format!("{value:.0} {}", units[unit]),
-        _ => format!("{value:.1} {}", units[unit]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,9 +101,6 @@ mod tests {
             (336_776, "336,776"),
         ] {
             assert_eq!(grouped(number), text);
-        }
-        for (number, text) in [(96, "96 B"), (1536, "1.5 KiB"), (2_254_857_830, "2.1 GiB")] {
-            assert_eq!(bytes(number), text);
         }
     }
 }

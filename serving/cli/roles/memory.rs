@@ -1,7 +1,9 @@
 //! What the process may hold in memory, and who gets which part of it (storage.md K1, K2).
 
+use hulse_proto::size::about as size;
+
 use super::seams::{budget_bytes, memory_bytes};
-use crate::config::{ByteSize, Config};
+use crate::config::Config;
 use crate::failure::{Code, Failure};
 
 /// Shares of the budget, percent; what is left is for tiering and everything else.
@@ -83,20 +85,10 @@ impl Memory {
     }
 }
 
-/// Rounded to what a person reads.
-fn size(bytes: u64) -> String {
-    let unit = match bytes {
-        0..0x100_0000 => 1 << 10,
-        0x100_0000..0x4_0000_0000 => 1 << 20,
-        _ => 1 << 30,
-    };
-    ByteSize(bytes / unit * unit).to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::MemoryBudget;
+    use crate::config::{ByteSize, MemoryBudget};
 
     #[test]
     fn budget_is_split_and_more_than_there_is_is_refused() {
@@ -106,7 +98,7 @@ mod tests {
         assert_eq!(memory.tail, TAIL_BYTES_MAX);
         assert!(memory.ingress + memory.tail + memory.reads < memory.budget);
         assert!(
-            memory.line().contains("of 8GiB: requests 307MiB"),
+            memory.line().contains("of 8GiB: requests 307.2MiB"),
             "{}",
             memory.line()
         );

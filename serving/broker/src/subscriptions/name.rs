@@ -6,6 +6,9 @@ use std::sync::Arc;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{NameError, TopicName};
 
+/// So much of a name that is refused is told.
+const SHOWN_CHARS_MAX: usize = 64;
+
 /// "tenant/namespace/name": the same rules as for topics.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionName(Arc<str>);
@@ -23,10 +26,7 @@ impl SubscriptionName {
         let checked: Result<TopicName, NameError> = full.parse();
         match checked {
             Ok(checked) => Ok(Self(checked.as_str().into())),
-            Err(error) => {
-                let words = format!("subscription {name:?}: {error}");
-                Err(Fault::new(Reason::InvalidName, words))
-            }
+            Err(error) => Err(Fault::new(Reason::InvalidName, refusal(name, &error))),
         }
     }
 
@@ -46,6 +46,24 @@ impl SubscriptionName {
             .rsplit_once('/')
             .map_or("", |(namespace, _)| namespace)
     }
+}
+
+/// What is wrong with a name, and the whole rule, in the words of a subscription.
+fn refusal(name: &str, error: &NameError) -> String {
+    let wrong = match error {
+        NameError::Parts { parts, .. } => format!("it has {parts} parts"),
+        NameError::Empty { what: "topic" } => "it is empty".to_owned(),
+        NameError::Empty { what } => format!("its {what} is empty"),
+        NameError::Character { found, .. } => format!("it has {found:?} in it"),
+        NameError::TooLong { bytes, max } => {
+            format!("with its namespace it is {bytes} bytes long, of {max} that are allowed")
+        }
+        NameError::Dots { .. } => "`.` and `..` are no names".to_owned(),
+    };
+    let name: String = name.chars().take(SHOWN_CHARS_MAX).collect();
+    format!(
+        "subscription {name:?}: {wrong}; a subscription is called by 1 or more of [A-Za-z0-9._-], or by tenant/namespace/name"
+    )
 }
 
 /// "tenant/namespace" of a topic.

@@ -85,9 +85,21 @@ async fn another_type_or_namespace_is_refused() {
     assert_eq!(reason(refused), Reason::SubscriptionExists);
     let foreign = subscriptions.join(&name("a/b/s"), &one, NEW).await;
     assert_eq!(reason(foreign), Reason::InvalidRequest);
-    for bad in ["", "a/b", "x y", "..", "a/b/c/d"] {
-        let parsed = SubscriptionName::parse(bad, "public/default");
-        assert_eq!(reason(parsed), Reason::InvalidName, "{bad:?}");
+    let long = "x".repeat(300);
+    for (bad, wrong) in [
+        ("", "it is empty"),
+        ("a//b", "its namespace is empty"),
+        ("a/b", "it has 2 parts"),
+        ("x y", "it has ' ' in it"),
+        ("\u{fc}ml", "it has '\u{fc}' in it"),
+        ("..", "are no names"),
+        ("a/b/c/d", "it has 4 parts"),
+        (&long, "it is 315 bytes long, of 249"),
+    ] {
+        let refused = SubscriptionName::parse(bad, "public/default").unwrap_err();
+        assert_eq!(refused.reason, Reason::InvalidName, "{bad:?}");
+        assert!(refused.message.contains(wrong), "{refused}");
+        assert!(refused.message.contains("1 or more of [A-Za-z0-9._-]"));
     }
 }
 
