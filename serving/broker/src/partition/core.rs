@@ -289,12 +289,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
                 });
             }
             Ledger::Coming => {}
-            Ledger::Open if self.roll_due(now) => {
-                self.ledger = Ledger::Coming;
-                self.effects.push(Effect::RollLog {
-                    base: self.sent_end,
-                });
-            }
+            Ledger::Open if self.roll_due(now) => self.roll(),
             Ledger::Open if self.verify_due(now) => {
                 self.ledger = Ledger::Coming;
                 self.effects.push(Effect::VerifyLog {
@@ -304,6 +299,10 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             Ledger::Open => {
                 while !self.queue.is_empty() && self.may_send() {
                     self.send_entry(now);
+                    // What retention lets go, and what a roll costs, does not depend on how much came at once.
+                    if self.roll_due(now) && !self.queue.is_empty() {
+                        return self.roll();
+                    }
                 }
             }
         }
@@ -441,10 +440,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         }
         let open = self.ledger == Ledger::Open && self.full.is_none();
         if open && self.in_flight.is_empty() && self.roll_due(now) {
-            self.ledger = Ledger::Coming;
-            self.effects.push(Effect::RollLog {
-                base: self.sent_end,
-            });
+            self.roll();
         }
         self.snapshot_if(false, now);
         self.cool();

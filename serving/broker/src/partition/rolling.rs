@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hulse_proto::time::TimestampMs;
 
-use super::core::{Ledger, PartitionCore};
+use super::core::{Effect, Ledger, PartitionCore};
 use crate::state::MetaState;
 
 /// A ledger that was not written to for this long is looked at first.
@@ -23,6 +23,14 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         let old = age >= self.config.roll_age.as_millis() as TimestampMs;
         let worn = self.worn && now >= self.worn_not_before;
         self.ledger_bytes >= self.config.roll_bytes || (self.ledger_bytes > 0 && (old || worn))
+    }
+
+    /// Ends the open ledger behind what was sent.
+    pub(super) fn roll(&mut self) {
+        self.ledger = Ledger::Coming;
+        self.effects.push(Effect::RollLog {
+            base: self.sent_end,
+        });
     }
 
     pub(super) fn verify_due(&self, now: TimestampMs) -> bool {

@@ -3,7 +3,7 @@
 use hulse_proto::error::{Fate, Fault, Reason};
 use hulse_proto::id::{EntryId, Offset};
 
-use super::core::Effect;
+use super::core::{Effect, Ledger};
 use super::tests::{Core, answers, appends, batch, core, core_that_rolls_at, open, produce};
 use crate::storage_fault;
 
@@ -249,4 +249,48 @@ fn ledger_that_rested_is_looked_at_before_it_is_written_to() {
     assert!(core.take_effects().is_empty(), "one look at a time");
     core.log_verified(270_002);
     assert_eq!(appends(&core.take_effects()), [(3, 2)]);
+}
+
+/// However much came at once, and however slow the storage is.
+#[test]
+fn burst_does_not_outgrow_its_ledger() {
+    let mut core = core_that_rolls_at(3 * PIPELINED);
+    produce(&mut core, 0, &large(0));
+    open(&mut core);
+    (1..40).for_each(|number| produce(&mut core, number as u32, &large(number)));
+    core.flush(2);
+    let mut ledgers = vec![0];
+    loop {
+        for effect in core.take_effects() {
+            match effect {
+                Effect::Append(entry) => *ledgers.last_mut().unwrap() += entry.payload_len() as u64,
+                Effect::RollLog { .. } => ledgers.push(0),
+                _ => {}
+            }
+        }
+        // The ledger is closed when everything of it is confirmed.
+        if !core.in_flight.is_empty() {
+            core.confirmed(EntryId(0), 3);
+        } else if core.ledger == Ledger::Coming {
+            core.log_opened(3);
+        } else {
+            break;
+        }
+    }
+    assert!(core.is_idle());
+    let (last, full) = ledgers.split_last().unwrap();
+    assert!(full.len() >= 2, "{ledgers:?}");
+    let right = 3 * PIPELINED..3 * PIPELINED + (2 << 20);
+    assert!(
+        full.iter().all(|bytes| right.contains(bytes)),
+        "{ledgers:?}"
+    );
+    assert!(*last > 0, "{ledgers:?}");
+}
+
+/// More than is waited for before a further entry is sent.
+const PIPELINED: u64 = 300 << 10;
+
+fn large(number: i32) -> bytes::Bytes {
+    batch(7, 0, number * 20_000, 20_000)
 }
