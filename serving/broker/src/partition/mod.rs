@@ -10,6 +10,8 @@ mod consuming;
 mod core;
 mod cursors;
 mod handle;
+#[cfg(test)]
+mod kept_tests;
 mod ledgers;
 #[cfg(test)]
 mod loss_tests;

@@ -26,19 +26,19 @@ fn partition() -> PartitionId {
 }
 
 /// A life of a broker whose ledgers roll at this size; nothing is in memory, so that reads show what is stored.
-fn life(memory: &MemoryBroker, roll_bytes: u64) -> Arc<Front> {
+pub(super) fn life(memory: &MemoryBroker, roll_bytes: u64) -> Arc<Front> {
     memory.front(|config| {
         config.ledger_roll_bytes = roll_bytes;
         config.tail_cache_bytes = 0;
     })
 }
 
-async fn open(front: &Front) -> PartitionHandle {
+pub(super) async fn open(front: &Front) -> PartitionHandle {
     front.partitions.open(partition()).await.unwrap()
 }
 
 /// Stores batches of one record each, with these sequences.
-async fn fill(handle: &PartitionHandle, sequences: std::ops::Range<i32>) {
+pub(super) async fn fill(handle: &PartitionHandle, sequences: std::ops::Range<i32>) {
     for sequence in sequences {
         handle
             .produce(batch(PRODUCER.0, 0, sequence, 1))

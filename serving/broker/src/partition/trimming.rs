@@ -124,12 +124,9 @@ impl Task {
         let offsets = *self.offsets.borrow();
         let mut to = command.to.unwrap_or(offsets.high_watermark);
         if command.holds {
-            // Those that the state chain has confirmed; others are told that their place was trimmed.
-            to = self
-                .core
-                .state()
-                .held_from()
-                .map_or(to, |held| to.min(held));
+            // What is durable may be all that stands after a crash; what is not yet may be promised in a moment.
+            let held = [self.core.state().held_from(), self.cursors.held_from()];
+            to = held.into_iter().flatten().fold(to, Offset::min);
         }
         let refused = if to > offsets.high_watermark {
             Some(Err(beyond_the_end(to, offsets.high_watermark)))
@@ -147,6 +144,7 @@ impl Task {
             None => {
                 if to > self.trimming.wanted {
                     self.trimming.wanted = to;
+                    self.cursors.trim_decided(to);
                     self.trimming.cause = command.cause();
                 }
                 self.trimming.waiting.push(TrimCommand {

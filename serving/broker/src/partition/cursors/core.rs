@@ -9,6 +9,7 @@ use hulse_proto::id::{Offset, SubscriptionId};
 use hulse_proto::mutant::{Mutant, Mutation};
 use hulse_proto::time::TimestampMs;
 
+use super::kept::Kept;
 use super::lane::{ConsumerId, CursorAnswer, CursorMove, LaneView, MoveCommand, Moved, Stand};
 use super::pending::Pending;
 use super::seat::{Consumer, Grace, Seat};
@@ -79,8 +80,7 @@ pub(crate) struct CursorCore<T> {
     pub(super) trouble: Option<(Fault, TimestampMs)>,
     /// Deltas in a row that could not be written.
     pub(super) failures: u32,
-    /// Nothing below is kept.
-    log_start: Offset,
+    pub(super) kept: Kept,
     pub(super) answers: Vec<(T, Result<CursorAnswer, Fault>)>,
     pub(super) mutation: Mutation,
     /// The last views of consumers that are none any more.
@@ -103,7 +103,7 @@ impl<T> CursorCore<T> {
             in_flight: None,
             trouble: None,
             failures: 0,
-            log_start: Offset(0),
+            kept: Kept::default(),
             answers: Vec::new(),
             mutation: Mutation::default(),
             ended: Vec::new(),
@@ -140,7 +140,7 @@ impl<T> CursorCore<T> {
             self.drop_namesakes(id, &new.name, now);
         }
         let new = NewCursor {
-            base: new.base.max(self.log_start),
+            base: new.base.max(self.kept.from()),
             ..new
         };
         if self.accepted.get(id).is_none() {
@@ -392,7 +392,7 @@ impl<T> CursorCore<T> {
         }
         let CursorMove { mut to, keep_acked } = command.goal;
         // A trim may have come since the caller looked.
-        to = to.max(self.log_start);
+        to = to.max(self.kept.from());
         let goal = CursorMove { to, keep_acked };
         let moved = Change::Moved {
             at: now,
@@ -415,32 +415,6 @@ impl<T> CursorCore<T> {
         self.settle(id, ticket, answer, now);
     }
 
-    /// The log begins at `log_start`: nothing below it will ever be delivered, so bases pass over it. The caller has said before how far
-    /// each lane has sent, so that nobody waits for acks of what was sent and is gone.
-    pub(crate) fn trimmed(&mut self, log_start: Offset, now: TimestampMs) {
-        self.log_start = log_start;
-        let below = self.accepted.iter();
-        let below: Vec<_> = below
-            .filter(|(_, cursor)| cursor.base < log_start)
-            .map(|(id, _)| id)
-            .collect();
-        for id in below {
-            self.pass_over(
-                id,
-                OffsetRange {
-                    first: Offset(0),
-                    end: log_start,
-                },
-                now,
-            );
-        }
-    }
-
-    /// What was last heard of the log's start.
-    pub(crate) fn log_start(&self) -> Offset {
-        self.log_start
-    }
-
     /// Offsets without a record that could be delivered: lost, compacted, or a marker.
     pub(crate) fn skipped(&mut self, consumer: ConsumerId, range: OffsetRange, now: TimestampMs) {
         let id = self.consumers.get(&consumer).copied();
@@ -450,7 +424,7 @@ impl<T> CursorCore<T> {
         }
     }
 
-    fn pass_over(&mut self, id: SubscriptionId, range: OffsetRange, now: TimestampMs) {
+    pub(super) fn pass_over(&mut self, id: SubscriptionId, range: OffsetRange, now: TimestampMs) {
         let Some(cursor) = self.accepted.get_mut(id) else {
             return;
         };

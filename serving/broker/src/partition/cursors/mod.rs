@@ -14,10 +14,11 @@
 //!    grace.
 //!
 //! Reading order: `lane` (what a consumer sees), `seat` (the consumers of one cursor), `pending` (what is not durable yet), `core`,
-//! `acks`, `written`.
+//! `acks`, `written`, `kept` (cursors and trims).
 
 mod acks;
 mod core;
+mod kept;
 mod lane;
 mod pending;
 mod seat;

@@ -126,6 +126,16 @@ impl CursorTask {
         }
     }
 
+    /// As [`CursorCore::held_from`].
+    pub(crate) fn held_from(&self) -> Option<Offset> {
+        self.core.held_from()
+    }
+
+    /// As [`CursorCore::trim_decided`].
+    pub(crate) fn trim_decided(&mut self, to: Offset) {
+        self.core.trim_decided(to);
+    }
+
     /// Tells the state machine how far each lane has sent.
     fn look_at_lanes(&mut self) {
         for (consumer, lane) in &self.lanes {

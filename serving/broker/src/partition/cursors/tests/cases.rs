@@ -305,6 +305,60 @@ fn removal_waits_for_consumers_unless_it_is_forced() {
 }
 
 #[test]
+fn cursor_that_comes_behind_a_trim_begins_above_it() {
+    let mut world = World::new(0);
+    world.make(S, "a/b/s", 3);
+    assert!(world.write());
+    world.core.trim_decided(Offset(20));
+    let late = SubscriptionId(Uuid::from_u128(2));
+    world.make(late, "a/b/late", 10);
+    let moved = world.seek(12, None);
+    assert!(world.write());
+    assert_eq!(world.durable.get(late).unwrap().base, Offset(20));
+    let Ok(CursorAnswer::Moved(moved)) = world.answers.remove(&moved).unwrap() else {
+        panic!("{:?}", world.answers);
+    };
+    assert_eq!(moved.new_base, Offset(20));
+    assert_eq!(world.base(), 20);
+    // Decided once is decided, also while a lower one comes, and beyond it everybody goes where they like.
+    world.core.trim_decided(Offset(15));
+    world.core.trimmed(Offset(20), world.now);
+    world.seek(19, None);
+    assert!(world.write());
+    assert_eq!(world.base(), 20);
+    world.seek(21, None);
+    assert!(world.write());
+    assert_eq!(world.base(), 21);
+}
+
+#[test]
+fn trim_stops_at_what_was_taken_before_it_and_is_not_durable() {
+    let mut world = World::new(0);
+    assert_eq!(world.core.held_from(), None);
+    world.make(S, "a/b/s", 10);
+    assert_eq!(
+        (world.core.held_from(), world.durable.held_from()),
+        (Some(Offset(10)), None)
+    );
+    assert!(world.write());
+    world.seek(4, None);
+    assert_eq!(world.core.held_from(), Some(Offset(4)));
+    assert_eq!(world.durable.held_from(), Some(Offset(10)));
+    // Forth again: what is durable says how far that reaches.
+    world.seek(30, None);
+    assert_eq!(world.core.held_from(), Some(Offset(30)));
+    assert_eq!(world.durable.held_from(), Some(Offset(10)));
+    let ticket = world.ticket();
+    world.core.hold(S, false, ticket, world.now);
+    assert_eq!(world.core.held_from(), None);
+    assert!(world.write());
+    assert_eq!(world.durable.held_from(), None);
+    let ticket = world.ticket();
+    world.core.hold(S, true, ticket, world.now);
+    assert_eq!(world.core.held_from(), Some(Offset(30)));
+}
+
+#[test]
 fn base_passes_over_what_is_trimmed_and_what_holds_no_record() {
     let (mut world, consumer) = exclusive();
     world.core.trimmed(Offset(15), world.now);
