@@ -46,6 +46,8 @@ pub struct NodeMetrics {
     pub compaction_bytes: Counter,
     /// Bytes that scrub read and found right or wrong.
     pub scrubbed: Counter,
+    /// Sealed files that scrub has not read to their end since the start.
+    pub scrub_unchecked: Gauge,
     /// Ledgers that metadata proved gone and no client had asked to delete here.
     pub collected: Counter,
     /// 1 while a pass over the ledgers drops nothing because it would drop suspiciously much (G3).
@@ -75,6 +77,7 @@ impl NodeMetrics {
             reclaimed: Counter::default(),
             compaction_bytes: Counter::default(),
             scrubbed: Counter::default(),
+            scrub_unchecked: Gauge::default(),
             collected: Counter::default(),
             collection_held: Gauge::default(),
         };
@@ -165,6 +168,11 @@ impl NodeMetrics {
         for (name, help, counter) in counters {
             bookie.register_with_unit(name, help, Unit::Bytes, counter.clone());
         }
+        bookie.register(
+            "scrub_unchecked_files",
+            "Sealed files that scrub has not read since the start",
+            self.scrub_unchecked.clone(),
+        );
         bookie.register(
             "collected_ledgers",
             "Ledgers proved gone by metadata alone",

@@ -32,6 +32,7 @@ mod removal;
 mod retention;
 mod serve;
 pub mod state;
+mod storage_damage;
 mod storage_fault;
 mod subscription_metrics;
 mod subscriptions;
@@ -54,6 +55,7 @@ pub use partition::{
 };
 pub use retention::{Limits, RetentionPolicy, Setting};
 pub use serve::{Broker, ServeError, serve, serve_with};
+pub use storage_damage::{DamageReport, DamagedEntries, StorageDamage};
 pub use subscriptions::{
     NewSubscription, StartPoint, SubscribedTopic, Subscription, SubscriptionKind, SubscriptionName,
     SubscriptionPage, Subscriptions,

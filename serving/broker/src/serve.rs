@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::retention::Sweep;
 use crate::subscriptions::Orphans;
 use crate::topics::Topics;
-use crate::{BrokerConfig, Partitions};
+use crate::{BrokerConfig, Partitions, StorageDamage};
 
 /// Longest wait for sessions and reads at shutdown.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -48,6 +48,8 @@ pub struct Broker {
     pub clock: Arc<dyn WallClock>,
     /// How full the disk of the bookie in this process is, if there is one.
     pub storage_mode: Option<StorageMode>,
+    /// What that bookie knows of damage.
+    pub storage_damage: Option<StorageDamage>,
 }
 
 /// Why a broker could not go on serving.
@@ -100,6 +102,7 @@ pub async fn serve_with(
         topics: broker.topics,
         metadata: broker.metadata,
         metrics: broker.metrics,
+        storage_damage: broker.storage_damage,
     });
     let services = Services::new(&front).await;
     let health = services.health();

@@ -26,7 +26,8 @@ pub(crate) struct Verify {
 /// `hulse doctor`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Looks whether the server is reached, how its disk is, whether every partition opens, whether ledgers are damaged, whether clocks agree.
+Looks whether the server is reached, how its disk is, whether every partition opens, what is known to be damaged and what nobody has
+checked since the start, what subscriptions keep and have lost, whether clocks agree.
 Each finding has a code, a reason and a next command.
 
 Exit codes: 0 nothing or notes only, 1 problems, 7 damaged data, 6 no server, or nothing at the address of --http.

@@ -7,6 +7,7 @@
 mod banner;
 mod bookies;
 mod build_info;
+mod damage;
 mod data_dir;
 mod failures;
 mod kafka;

@@ -37,7 +37,7 @@ use super::memory::Memory;
 use super::ports::Ports;
 use super::presence::{Presence, Registered};
 use super::seams::{SystemClock, connections_max, kernel_boot_id, open_files_max, seed};
-use super::{build_info, failures, kafka, logging, signals};
+use super::{build_info, damage, failures, kafka, logging, signals};
 use crate::arguments::{Globals, Standalone};
 use crate::commands::config::for_standalone;
 use crate::config::{BacklogQuota, Config, MemoryBudget, SyncMode};
@@ -395,6 +395,7 @@ fn broker(
 ) -> Broker {
     let calls: Arc<dyn BookieCalls> = bookie.clone();
     let full = Arc::clone(bookie);
+    let damage = damage::told(Arc::clone(bookie), config.bookie.scrub_interval.0);
     let bookies = LocalBookies::new(Arc::clone(&ground.metadata), ground.name.clone(), calls);
     let mut client = ClientConfig::new(config.quorums());
     client.inflight_bytes_max = client.inflight_bytes_max.min(memory.in_flight as usize);
@@ -452,5 +453,6 @@ fn broker(
         registry: Arc::new(ground.registry),
         clock: ground.clock,
         storage_mode: Some(Arc::new(move || full.mode())),
+        storage_damage: Some(damage),
     }
 }

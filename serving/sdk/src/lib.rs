@@ -48,6 +48,7 @@ mod testing;
 
 pub use admin::{
     Admin, AttachedConsumer, BacklogAction, BacklogQuota, Cursor, CursorSelection, CursorState,
+    Damage, DamagedRecords,
     Keep, KeptBacklog, Ledger, MovedCursor, NewSubscription, NewTopic, Offsets, Partition,
     Retention, Subscription, SubscriptionChange, Topic, TopicChange, TrimTo, Trimmed,
     UpdateEffect,

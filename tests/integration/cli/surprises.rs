@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::super::server::{Server, run, run_within};
+use super::super::server::{Server, log_files, run, run_within};
 use super::{PORT, done, json, text};
 
 /// The standard error of a command that must end with this code.
@@ -280,4 +280,138 @@ fn trim_delete_and_update_say_whose_records_go() {
         "",
     );
     done(&server, &[&evict[..], &["--yes"]].concat(), "");
+}
+
+/// Whether the doctor ends with this code; its findings.
+fn doctor(server: &Server, code: i32) -> (Value, String) {
+    let words = ["doctor", "--http", &server.http(), "-j"];
+    let output = server.hulse(&words, "");
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(code), "{told}");
+    let found = serde_json::from_str(&told).unwrap();
+    (found, text(&output.stderr))
+}
+
+fn finding<'a>(found: &'a Value, code: &str) -> Option<&'a Value> {
+    let mut found = found.as_array().unwrap().iter();
+    found.find(|finding| finding["code"] == code)
+}
+
+#[test]
+fn damage_in_a_sealed_file_is_named_once_somebody_has_looked_and_until_then_that_nobody_has() {
+    let settings = [
+        ("HULSE_BOOKIE__LOG_FILE_SIZE", "16MiB"),
+        ("HULSE_BOOKIE__DISK_RESERVE", "1MiB"),
+        ("HULSE_BROKER__LEDGER_ROLL_SIZE", "4MiB"),
+    ];
+    let mut server = Server::start_with(PORT + 88, &settings);
+    let records: String = (0..24_000)
+        .map(|number| format!("{number:0>1000}\n"))
+        .collect();
+    done(&server, &["produce", "t"], &records);
+    done(&server, &["produce", "sound"], "a\n");
+    assert!(server.stop().success());
+    let file = log_files(&server.data()).remove(0);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let record = b"00000000000000000777";
+    let at = bytes.windows(20).position(|window| window == record);
+    bytes[at.unwrap()] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    server.restart();
+    let (found, words) = doctor(&server, 0);
+    assert!(finding(&found, "DOCTOR-18").is_some(), "{found}");
+    assert!(words.contains("as far as anybody has looked"), "{words}");
+    let read = ["consume", "t", "-o", "start", "-e"];
+    assert_eq!(server.hulse(&read, "").status.code(), Some(7));
+    check_damage(&server);
+    // Nobody reads: scrub finds it, sooner or later; until then it is said that nobody has looked.
+    assert!(server.stop().success());
+    server.set(("HULSE_BOOKIE__SCRUB_INTERVAL", "1m"));
+    server.restart();
+    let (found, _) = doctor(&server, 0);
+    assert!(finding(&found, "DOCTOR-18").is_some(), "{found}");
+    let began = Instant::now();
+    while !server.doctor().contains("DOCTOR-17") {
+        assert!(
+            began.elapsed() < Duration::from_secs(120),
+            "{}",
+            server.doctor()
+        );
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    check_damage(&server);
+}
+
+/// The doctor and the topic's description name what was damaged.
+fn check_damage(server: &Server) {
+    let (found, _) = doctor(server, 7);
+    let named = finding(&found, "DOCTOR-17").unwrap_or_else(|| panic!("{found}"));
+    let words = named.to_string();
+    for part in [
+        "public/default/t, partition 0, offsets",
+        "log file",
+        "ledger",
+    ] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    assert!(finding(&found, "DOCTOR-10").is_none(), "{found}");
+    let described = json(server, &["topics", "describe", "t"]);
+    let damage = &described["partition"][0]["damage"][0];
+    let bound = |name: &str| {
+        damage[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{described}"))
+    };
+    let (first, end) = (bound("first_offset"), bound("end_offset"));
+    assert!((first..end).contains(&777), "{described}");
+    assert!(end - first < 20_000, "{described}");
+    let shown = done(server, &["topics", "describe", "t"], "");
+    assert!(shown.contains("damaged (ledger"), "{shown}");
+    // Behind it all is well, and other topics never knew.
+    let next = named["next"].as_str().unwrap();
+    assert!(next.contains(&format!("-o {end}")), "{next}");
+    let behind = format!("{end}:{}", end + 1);
+    let read = done(server, &["consume", "t", "-o", &behind, "-e"], "");
+    assert_eq!(read.trim_start_matches('0').trim_end(), end.to_string());
+    let sound = json(server, &["topics", "describe", "sound"]);
+    assert_eq!(sound["partition"][0]["damage"], serde_json::json!([]));
+}
+
+#[test]
+fn evictions_are_told_by_the_doctor() {
+    let server = Server::start(PORT + 12);
+    done(&server, &["topics", "create", "t"], "");
+    done(&server, &["subs", "create", "t", "slow"], "");
+    done(&server, &["produce", "t"], &lines(1_000));
+    let evict = ["topics", "update", "t", "--backlog-size", "1KiB", "--yes"];
+    done(
+        &server,
+        &[&evict[..], &["--backlog-policy", "evict"]].concat(),
+        "",
+    );
+    let began = Instant::now();
+    let told = |server: &Server| {
+        let said = server.doctor();
+        // Until the next look at backlogs it stands there as it was before.
+        said.contains("DOCTOR-19") && !said.contains("DOCTOR-15")
+    };
+    while !told(&server) {
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "{}",
+            server.doctor()
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (found, _) = doctor(&server, 0);
+    let words = finding(&found, "DOCTOR-19").unwrap().to_string();
+    for part in [
+        "public/default/slow of public/default/t",
+        "since the server's start",
+    ] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    done(&server, &["topics", "delete", "t", "--yes"], "");
+    let (found, _) = doctor(&server, 0);
+    assert!(finding(&found, "DOCTOR-20").is_some(), "{found}");
 }

@@ -15,7 +15,7 @@ use super::level::Level;
 use super::node_core::{NodeCore, Purpose};
 use super::state::NodeState;
 use crate::index::{ColdRun, FileSummary, LedgerShare};
-use crate::log::{DiskIdentity, LimboKind, Record};
+use crate::log::{DamagedRange, DiskIdentity, LimboKind, Record};
 use crate::reclaim::{FileFacts, Held, Settled, Stock, copy_bytes};
 
 /// What is remembered of sealed files besides their summaries.
@@ -196,6 +196,23 @@ impl NodeCore {
     /// True for a ledger that is known here and not deleted.
     pub fn lives(&self, ledger: LedgerId) -> bool {
         lives(&self.state, ledger)
+    }
+
+    /// Entries of ledgers that live, known to be damaged: with the file in which each was found so.
+    pub(super) fn damaged_entries(&self) -> impl Iterator<Item = (LedgerId, EntryId, u32)> + '_ {
+        let damaged = self.reclaiming.damaged.iter();
+        let damaged = damaged.map(|((ledger, entry), file)| (*ledger, *entry, *file));
+        damaged.filter(|(ledger, entry, _)| {
+            let found = self.state.ledgers.get(ledger);
+            found.is_some_and(|state| !state.deleted && state.damaged.contains(entry))
+        })
+    }
+
+    /// Ranges that starts found damaged, in files that are there.
+    pub(super) fn damaged_ranges(&self) -> Vec<DamagedRange> {
+        let ranges = self.state.known_damage.iter();
+        let there = ranges.filter(|range| !self.state.removed.contains(range.file));
+        there.copied().collect()
     }
 
     /// True for an entry whose damage is known.

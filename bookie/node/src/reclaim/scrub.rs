@@ -27,6 +27,12 @@ impl ScrubPlan {
         }
     }
 
+    /// How many of these files had no turn yet.
+    pub fn unchecked(&self, files: &[u32]) -> usize {
+        let had_none = |file: &&u32| !self.checked.contains_key(file);
+        files.iter().filter(had_none).count()
+    }
+
     /// The file whose turn it is at `now`, since the node's start; it then counts as checked. `None`: not yet.
     pub fn next(&mut self, files: &[u32], now: Duration) -> Option<u32> {
         let count = u32::try_from(files.len()).ok().filter(|count| *count > 0)?;
@@ -55,6 +61,7 @@ mod tests {
             turns.extend(plan.next(&[3, 5, 4, 9], Duration::from_secs(second)));
         }
         assert_eq!(turns, [3, 4, 5, 9, 3, 4, 5, 9]);
+        assert_eq!(plan.unchecked(&[3, 9, 12, 13]), 2);
         assert_eq!(plan.next(&[], Duration::from_secs(999)), None);
         // A new file is the longest unchecked, and one that is gone is forgotten.
         assert_eq!(plan.next(&[3, 9, 12], Duration::from_secs(999)), Some(12));

@@ -235,6 +235,12 @@ impl Worker {
         }
     }
 
+    /// Sealed files that scrub has not read to their end since the start.
+    pub fn unchecked(&self, ground: &impl Ground) -> usize {
+        let files = ground.look(NodeCore::sealed_files);
+        self.scrub.unchecked(&files) + usize::from(!self.checking.is_empty())
+    }
+
     /// Room appeared: what failed for want of it is worth a try.
     pub fn wake(&mut self) {
         self.planner.wake();

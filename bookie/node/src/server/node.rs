@@ -19,7 +19,7 @@ use super::shared::{Shared, SharedSeams};
 use super::verify::verify;
 use super::{collector, log_thread, reclaimer};
 use crate::config::{NodeConfig, Threads};
-use crate::core::Event;
+use crate::core::{Event, KnownDamage};
 use crate::disk::{Disk, DiskLock};
 use crate::identity::{Boot, Identity, write_boot};
 use crate::index::Locator;
@@ -239,6 +239,18 @@ impl BookieNode {
     /// What the start found.
     pub fn status(&self) -> &NodeStatus {
         &self.status
+    }
+
+    /// What is damaged, as far as it is known now.
+    pub fn damage(&self) -> KnownDamage {
+        self.shared.lock().core.damage()
+    }
+
+    /// Sealed files, and how many of them scrub has not read since the start.
+    pub fn scrub_progress(&self) -> (usize, usize) {
+        let files = self.shared.lock().core.sealed_files().len();
+        let unchecked = self.shared.metrics.scrub_unchecked.get();
+        (files, usize::try_from(unchecked).unwrap_or(0).min(files))
     }
 
     /// Becomes `Some` when the log failed (E1); the process should then exit non-zero, and restart.

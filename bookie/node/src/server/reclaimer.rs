@@ -116,6 +116,8 @@ impl Reclaimer<'_> {
         metrics.disk_free.set(gauge(space.free));
         metrics.log_held.set(gauge(held));
         metrics.log_dead.set(gauge(dead));
+        let unchecked = self.worker.unchecked(&self.ground);
+        metrics.scrub_unchecked.set(gauge(unchecked as u64));
         if level != self.level {
             let (was, free) = (std::mem::replace(&mut self.level, level), space.free);
             match level >= Level::ReadOnly {

@@ -207,6 +207,13 @@ fn scrub_finds_a_flipped_bit_before_a_reader_does() {
         })
         .collect();
     assert_eq!(damaged, [(3, 2)]);
+    let known = rig.node.core().damage();
+    let named = known
+        .entries
+        .iter()
+        .map(|one| (one.ledger.0, one.first.0, one.end.0));
+    assert_eq!(named.collect::<Vec<_>>(), [(3, 2, 3)]);
+    assert_eq!(known.ranges, []);
 }
 
 #[test]

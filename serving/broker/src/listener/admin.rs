@@ -82,8 +82,13 @@ impl v1::admin_server::Admin for AdminService {
             let name = topic_name(&request.name)?;
             self.0.allow(Action::Describe, Resource::Topic(&name))?;
             let topic = self.0.topics.get(&name).await?;
+            let mut described = self.full(&topic);
+            for damage in self.0.damage(Some(&topic)).await.damage {
+                let of = described.partition.get_mut(damage.partition as usize);
+                of.into_iter().for_each(|of| of.damage.push(damage.clone()));
+            }
             Ok(v1::DescribeTopicResponse {
-                topic: Some(self.full(&topic)),
+                topic: Some(described),
             })
         };
         self.0.answer("Admin.DescribeTopic", work).await
@@ -201,6 +206,24 @@ impl v1::admin_server::Admin for AdminService {
         self.0.answer("Admin.ListLedgers", work).await
     }
 
+    async fn list_damage(
+        &self,
+        request: Request<v1::ListDamageRequest>,
+    ) -> Result<Response<v1::ListDamageResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            if request.topic.is_empty() {
+                self.0.allow(Action::Describe, Resource::Cell)?;
+                return Ok(self.0.damage(None).await);
+            }
+            let name = topic_name(&request.topic)?;
+            self.0.allow(Action::Describe, Resource::Topic(&name))?;
+            let topic = self.0.topics.get(&name).await?;
+            Ok(self.0.damage(Some(&topic)).await)
+        };
+        self.0.answer("Admin.ListDamage", work).await
+    }
+
     async fn accept_loss(
         &self,
         request: Request<v1::AcceptLossRequest>,
@@ -240,6 +263,7 @@ impl AdminService {
                 stored_bytes: offsets.map(|offsets| offsets.stored_bytes),
                 fault: fault.map(|fault| fault.to_wire()),
                 backlog: self.0.backlogs.worst(id).map(backlog::kept),
+                damage: Vec::new(),
             }
         });
         v1::TopicDescription {

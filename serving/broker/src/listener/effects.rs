@@ -91,7 +91,7 @@ impl Front {
         Ok(v1::UpdateEffect {
             removed_records: gone.len(),
             removed_bytes: bytes,
-            loss: losses.filter(|loss| loss.records > 0).collect(),
+            loss: losses.collect(),
             ..Default::default()
         })
     }

@@ -21,7 +21,7 @@ use crate::backlogs::Board;
 use crate::metrics::Metrics;
 use crate::subscriptions::Subscriptions;
 use crate::topics::Topics;
-use crate::{BrokerConfig, Partitions};
+use crate::{BrokerConfig, Partitions, StorageDamage};
 
 /// What a front is made of.
 pub(crate) struct FrontParts {
@@ -30,6 +30,7 @@ pub(crate) struct FrontParts {
     pub(crate) topics: Topics,
     pub(crate) metadata: Arc<dyn MetadataStore>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) storage_damage: Option<StorageDamage>,
 }
 
 /// The broker as its listeners see it. Shared by all of them; what those of other crates may use is in `seam`.
@@ -42,6 +43,8 @@ pub struct Front {
     /// What was seen of backlogs last.
     pub(crate) backlogs: Board,
     pub(super) metadata: Arc<dyn MetadataStore>,
+    /// What the bookie in this process knows of damage, if there is one.
+    pub(super) storage_damage: Option<StorageDamage>,
     /// Numbers the sessions of consumers.
     credit_epochs: AtomicU64,
     pub(super) producer_ids: ProducerIds,
@@ -68,6 +71,7 @@ impl Front {
             producer_ids: ProducerIds::start(parts.metadata.clone()),
             subscriptions: Subscriptions::new(parts.metadata.clone(), parts.topics.clone()),
             backlogs: Board::default(),
+            storage_damage: parts.storage_damage,
             credit_epochs: AtomicU64::new(1),
             metadata: parts.metadata,
             config: parts.config,

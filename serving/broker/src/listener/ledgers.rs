@@ -96,7 +96,7 @@ pub(super) fn describe(
     }
 }
 
-fn kind(kind: LedgerKind) -> &'static str {
+pub(super) fn kind(kind: LedgerKind) -> &'static str {
     match kind {
         LedgerKind::Log => "log",
         LedgerKind::State => "state",

@@ -1,13 +1,47 @@
 //! Passing over entries that are recorded as lost (storage.md R14): only those that no member has, and only where an operator
 //! accepted it.
 
-use bookie_client::ReadError;
-use hulse_proto::bookie::EntryHead;
-use hulse_proto::error::Fault;
-use hulse_proto::id::{EntryId, Offset};
+use std::ops::Range;
 
-use super::reader::Search;
+use bookie_client::ReadError;
+use hulse_proto::bookie::{EntryHead, ReadClass};
+use hulse_proto::error::Fault;
+use hulse_proto::id::{EntryId, LedgerId, Offset};
+
+use super::reader::{LogReader, Search};
 use crate::storage_fault;
+
+impl LogReader {
+    /// The offsets that entries of a ledger hold, as near as their neighbours tell; `None`: the ledger is none that is served.
+    /// Neighbours that cannot be read make it wider, up to the whole ledger.
+    pub(crate) async fn offsets_of(
+        &self,
+        ledger: LedgerId,
+        entries: Range<EntryId>,
+    ) -> Option<Range<Offset>> {
+        let search = self.with_view(|view| {
+            let span = view.ledgers.iter().find(|span| span.ledger == ledger)?;
+            Some(Search::whole(span, ReadClass::CatchUp))
+        })?;
+        let first = match entries.start.0.checked_sub(1) {
+            None => search.base,
+            Some(before) => {
+                let head = search.head_unless_lost(EntryId(before)).await;
+                let end = head.ok().flatten().map(|head| head.header.end_offset());
+                end.unwrap_or(search.base)
+            }
+        };
+        let end = match entries.end < search.end_entry {
+            false => search.end,
+            true => {
+                let head = search.head_unless_lost(entries.end).await;
+                let first = head.ok().flatten().map(|head| head.header.first_offset);
+                first.unwrap_or(search.end)
+            }
+        };
+        Some(first..end)
+    }
+}
 
 impl Search {
     /// True when an entry that could not be read may be passed over.
@@ -30,6 +64,20 @@ impl Search {
             match self.head_unless_lost(next).await? {
                 None => next = next.next(),
                 found => return Ok(found),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The head of the first entry from `entry` on that can be read: only to tell where a place is, since damage is passed over.
+    pub(super) async fn head_beyond(&self, entry: EntryId) -> Result<Option<EntryHead>, Fault> {
+        let mut next = entry;
+        while next < self.end_entry {
+            let heads = self.reader.read_heads(next, next.next(), 1, self.class);
+            match heads.await {
+                Err(ReadError::Damaged { .. }) => next = next.next(),
+                Err(error) => return Err(storage_fault::read(self.ledger, &error)),
+                Ok(heads) => return Ok(heads.into_iter().next()),
             }
         }
         Ok(None)

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bookie_client::LedgerReader;
+use bookie_client::{LedgerReader, ReadError};
 use bytes::Bytes;
 use hulse_proto::bookie::ReadClass;
 use hulse_proto::entry::{EntryHeader, EntryKind, Envelope};
@@ -283,9 +283,9 @@ impl LogReader {
     async fn narrow(&self, search: &mut Search, start: Offset) -> Result<(), Fault> {
         while search.above.0.saturating_sub(search.below.0) > NEAR_ENTRIES {
             let probe = EntryId(search.below.0.midpoint(search.above.0));
-            let (middle, head) = match search.head_after_loss(probe).await? {
+            let (middle, head) = match search.head_beyond(probe).await? {
                 Some(found) => (found.header.entry, found.header),
-                // Everything from the middle on is lost, so what is left lies below it.
+                // Everything from the middle on is lost or damaged, so what is left lies below it.
                 None => {
                     search.above = probe;
                     continue;
@@ -335,7 +335,8 @@ impl Search {
                 .read_heads(next, self.above, READ_BYTES_MAX as u32, self.class)
                 .await;
             let heads = match heads {
-                Err(error) if self.is_lost(next, &error) => {
+                // Reading begins at or before it, so it is met there if it matters.
+                Err(ReadError::Damaged { .. }) => {
                     next = next.next();
                     continue;
                 }

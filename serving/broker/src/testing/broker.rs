@@ -118,6 +118,7 @@ impl MemoryBroker {
             registry: Arc::new(registry),
             clock,
             storage_mode: None,
+            storage_damage: None,
         }
     }
 
@@ -133,6 +134,7 @@ impl MemoryBroker {
             topics: broker.topics,
             metadata: broker.metadata,
             metrics: broker.metrics,
+            storage_damage: broker.storage_damage,
         })
     }
 

@@ -64,6 +64,14 @@ pub(super) enum Ailment {
     BacklogQuota,
     /// The address of metrics that was named does not answer.
     HttpUnreachable,
+    /// Records are known to be damaged.
+    DamagedRecords,
+    /// Nobody has looked yet whether sealed files are damaged.
+    NotScrubbed,
+    /// A subscription has lost records to its topic's quota.
+    Evicted,
+    /// A subscription has outlived its topics.
+    Outlived,
 }
 
 impl Ailment {
@@ -85,6 +93,10 @@ impl Ailment {
             Self::Panics => ("DOCTOR-14", Weight::Problem),
             Self::BacklogQuota => ("DOCTOR-15", Weight::Problem),
             Self::HttpUnreachable => ("DOCTOR-16", Weight::Unreachable),
+            Self::DamagedRecords => ("DOCTOR-17", Weight::Damage),
+            Self::NotScrubbed => ("DOCTOR-18", Weight::Note),
+            Self::Evicted => ("DOCTOR-19", Weight::Note),
+            Self::Outlived => ("DOCTOR-20", Weight::Note),
         }
     }
 
@@ -115,6 +127,11 @@ impl Finding {
     pub(super) fn next(mut self, next: impl Into<String>) -> Self {
         self.next = next.into();
         self
+    }
+
+    /// True for this kind.
+    pub(super) fn is(&self, ailment: Ailment) -> bool {
+        self.code == ailment.parts().0
     }
 
     /// Its code, for tests.

@@ -1,8 +1,9 @@
 //! `hulse doctor`: looks at a running server from outside and says what is wrong, why, and what to run next.
 //!
-//! `finding` is what it says; `http` and `metrics` read what the server tells machines; `numbers` judges those, `server` asks the rest
+//! `finding` is what it says; `http` and `metrics` read what the server tells machines; `numbers` judges those, `server` and `damage` ask the rest
 //! over the wire of clients; `run` is the order.
 
+mod damage;
 mod finding;
 mod http;
 mod metrics;

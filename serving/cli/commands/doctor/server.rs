@@ -1,13 +1,17 @@
 //! Asks the server over the wire of clients: topics, partitions, ledgers.
 
-use hulse_sdk::{Admin, Partition};
+use hulse_sdk::{Admin, Cursor, Partition, Subscription};
 
+use super::damage;
 use super::finding::{Ailment, Finding};
 use crate::failure::Failure;
 use crate::output::bytes;
+use crate::output::grouped;
 
 /// Topics that are looked at: the others are as well or ill as these, and a look takes time.
 const TOPICS_MAX: usize = 1_000;
+/// Subscriptions likewise.
+const SUBSCRIPTIONS_MAX: usize = 1_000;
 
 /// What topics and ledgers say. A partition that was not opened yet is opened by asking where it ends.
 ///
@@ -22,6 +26,8 @@ pub(super) async fn examine(admin: &Admin) -> Result<Vec<Finding>, Failure> {
     for topic in topics.iter().take(TOPICS_MAX) {
         found.extend(partitions(admin, &topic.name).await);
     }
+    found.extend(subscriptions(admin).await?);
+    found.extend(damage::examine(admin).await?);
     let ledgers = admin.list_ledgers("").await;
     for ledger in ledgers.map_err(|error| failed("cannot list ledgers", &error))? {
         if let Some(loss) = &ledger.loss {
@@ -70,6 +76,67 @@ fn backlog(topic: &str, partition: &Partition) -> Option<Finding> {
                 subscription.rsplit('/').next().unwrap_or(subscription)
             )),
     )
+}
+
+/// What subscriptions have lost, and those that nobody can consume by any more.
+async fn subscriptions(admin: &Admin) -> Result<Vec<Finding>, Failure> {
+    let listed = admin.list_subscriptions("", "").await;
+    let listed = listed.map_err(|error| {
+        Failure::from_sdk("cannot list subscriptions", "all subscriptions", &error)
+    })?;
+    let mut found = Vec::new();
+    for subscription in listed.into_iter().take(SUBSCRIPTIONS_MAX) {
+        if subscription.topics.is_empty() {
+            found.push(outlived(&subscription));
+            continue;
+        }
+        // It may be gone by now.
+        let described = admin.describe_subscription(&subscription.name, "", false);
+        if let Ok((_, cursors)) = described.await {
+            found.extend(evicted(&subscription, &cursors));
+        }
+    }
+    Ok(found)
+}
+
+fn outlived(subscription: &Subscription) -> Finding {
+    let name = &subscription.name;
+    let (namespace, short) = name.rsplit_once('/').unwrap_or(("public/default", name));
+    Ailment::Outlived
+        .found("a subscription has outlived its topics", name)
+        .why("they were deleted; consuming a topic by this name goes on with it")
+        .next(format!(
+            "hulse subscriptions delete {namespace}/TOPIC {short}, if nobody will: any name will do for TOPIC"
+        ))
+}
+
+/// Records that the backlog quota took. Of each topic, since each has its quota.
+fn evicted(subscription: &Subscription, cursors: &[Cursor]) -> Vec<Finding> {
+    let mut by_topic = std::collections::BTreeMap::<&str, u64>::new();
+    for cursor in cursors {
+        let lost = cursor
+            .state
+            .as_ref()
+            .map_or(0, |state| state.evicted_records);
+        *by_topic.entry(&cursor.topic).or_default() += lost;
+    }
+    by_topic.retain(|_, lost| *lost > 0);
+    let found = by_topic.into_iter().map(|(topic, lost)| {
+        let name = &subscription.name;
+        Ailment::Evicted
+            .found(
+                "a subscription has lost records to the backlog quota",
+                format!("{name} of {topic}"),
+            )
+            .why(format!(
+                "{} records were passed over unread since the server's start; the topic's backlog policy is evict, and the server's log tells of earlier ones",
+                grouped(lost)
+            ))
+            .next(format!(
+                "hulse subscriptions describe {topic} {name} --output wide; hulse topics update {topic} --backlog-size SIZE gives it more room"
+            ))
+    });
+    found.collect()
 }
 
 async fn partitions(admin: &Admin, topic: &str) -> Vec<Finding> {

@@ -1,6 +1,7 @@
 //! `hulse topics`: one file per command that is more than a call; `view` is what they answer with, `run` the branch.
 
 mod copy;
+mod damaged;
 mod describe;
 mod losing;
 mod peek;

@@ -3,6 +3,7 @@
 use hulse_sdk::{BacklogQuota, Keep, KeptBacklog, Partition, Topic};
 use serde::Serialize;
 
+use super::damaged::DamageView;
 use crate::format::date;
 use crate::output::{Field, Table, View, bytes, grouped};
 use crate::retained::{shown_size, shown_time};
@@ -58,6 +59,8 @@ struct PartitionView {
     backlog_percent: Option<u32>,
     /// Producers are refused because of it.
     refusing: bool,
+    /// Records that cannot be read.
+    damage: Vec<DamageView>,
 }
 
 /// A topic of which nothing but the name is left to tell.
@@ -95,6 +98,7 @@ impl From<Partition> for PartitionView {
             backlog_subscription: kept.map(|kept| kept.subscription.clone()),
             backlog_percent: kept.map(|kept| kept.used_percent),
             refusing: kept.is_some_and(|kept| kept.refusing),
+            damage: partition.damage.into_iter().map(Into::into).collect(),
             partition: partition.index,
             owner: partition.owner.unwrap_or_default(),
             leader_epoch: partition.leader_epoch,
@@ -193,6 +197,10 @@ impl PartitionView {
     fn state(&self) -> String {
         match &self.fault {
             Some(fault) => fault.clone(),
+            None if !self.damage.is_empty() => {
+                let words: Vec<String> = self.damage.iter().map(DamageView::words).collect();
+                words.join("; ")
+            }
             None if self.high_watermark.is_none() => "not opened yet".to_owned(),
             None => match (&self.backlog_subscription, self.backlog_percent) {
                 (Some(subscription), Some(percent)) if percent > FULL => {
@@ -324,6 +332,20 @@ impl View for TopicView {
             "partition[].refusing",
             "producers are refused because of it",
         ),
+        Field::integer("partition[].damage[].ledger", "that holds damaged records"),
+        Field::text("partition[].damage[].kind", "of the ledger: log or state"),
+        Field::integer("partition[].damage[].first_entry", "of the damaged ones"),
+        Field::integer("partition[].damage[].end_entry", "exclusive"),
+        Field::integer(
+            "partition[].damage[].first_offset",
+            "the damaged records lie behind it; null: of a state",
+        )
+        .or_null(),
+        Field::integer("partition[].damage[].end_offset", "and before it").or_null(),
+        Field::integer(
+            "partition[].damage[].file",
+            "number of the storage node's log file",
+        ),
     ];
 
     fn name(&self) -> String {
@@ -392,6 +414,7 @@ mod tests {
             backlog_subscription: None,
             backlog_percent: None,
             refusing: false,
+            damage: Vec::new(),
         };
         let view = TopicView {
             head: TopicRow {
@@ -430,6 +453,7 @@ mod tests {
             backlog_subscription: Some("public/default/slow".to_owned()),
             backlog_percent: Some(250),
             refusing: true,
+            damage: Vec::new(),
         };
         let words = "public/default/slow uses 250 % of the backlog quota; producers are refused";
         assert_eq!(partition.state(), words);

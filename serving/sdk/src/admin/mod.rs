@@ -1,6 +1,7 @@
 //! Administration of topics, subscriptions and ledgers: typed forms of services Admin and Subscriptions.
 
 mod backlog;
+mod damage;
 mod handle;
 mod offsets;
 mod retention;
@@ -9,6 +10,7 @@ mod subscriptions;
 mod types;
 
 pub use backlog::{BacklogAction, BacklogQuota, KeptBacklog};
+pub use damage::{Damage, DamagedRecords};
 pub use handle::Admin;
 pub use offsets::Offsets;
 pub use retention::{Keep, NewTopic, Retention, TopicChange, TrimTo, Trimmed, UpdateEffect};

@@ -5,6 +5,7 @@ use hulse_proto::id::{LedgerId, Offset, TopicId};
 use hulse_proto::wire::v1;
 
 use super::backlog::{BacklogQuota, KeptBacklog};
+use super::damage::DamagedRecords;
 use super::retention::Retention;
 use crate::error::Error;
 
@@ -56,6 +57,8 @@ pub struct Partition {
     pub fault: Option<Fault>,
     /// Where there is a quota: the subscription that is nearest to it, or most over it.
     pub backlog: Option<KeptBacklog>,
+    /// Records that are known to be damaged.
+    pub damage: Vec<DamagedRecords>,
 }
 
 /// A ledger of a partition.
@@ -121,6 +124,11 @@ impl Partition {
             stored_bytes: wire.stored_bytes,
             fault: wire.fault.map(Fault::from_wire),
             backlog: wire.backlog.map(KeptBacklog::from_wire),
+            damage: wire
+                .damage
+                .into_iter()
+                .map(DamagedRecords::from_wire)
+                .collect(),
         }
     }
 }
