@@ -24,12 +24,12 @@ pub(crate) fn confirm(session: Session<'_>, what: &str) -> Result<bool, Failure>
         Failure::new(Code::Unconfirmed, "nothing was changed")
             .why(why)
             .object(what)
-            .next("run it again with --yes")
+            .next("run it again with --yes; with --dry-run it only says what would be done")
     };
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         return Err(refused(
-            "this destroys data and nobody is at a terminal to confirm it",
+            "it must be confirmed, and nobody is at a terminal to do so",
         ));
     }
     let mut stderr = std::io::stderr().lock();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::select_all;
-use hulse_proto::error::Reason;
+use hulse_proto::error::{Fault, Reason};
 use hulse_sdk::{
     Client, Consumed, ConsumerNote, DeliveryMode, Error, ReceivedRecord, Start,
     SubscriptionConsumer, Unacknowledged,
@@ -83,6 +83,11 @@ pub(super) async fn run(
 
 /// Refuses what cannot both be.
 fn check(consume: &arguments::Consume, subscription: &str) -> Result<(), Failure> {
+    if subscription.is_empty() {
+        let why = "subscription \"\": it is empty; a subscription is called by 1 or more of [A-Za-z0-9._-], or by tenant/namespace/name";
+        let fault = Fault::new(Reason::InvalidName, why);
+        return Err(Failure::from_fault("cannot consume", &fault).object("-s"));
+    }
     if !(consume.no_ack && consume.delivery == DeliveryMode::AtMostOnce) {
         return Ok(());
     }

@@ -1,5 +1,7 @@
 //! Moving cursors: seek, skip, clear.
 
+use std::cmp::Ordering;
+
 use hulse_proto::error::Reason;
 use hulse_proto::time::WallClock as _;
 use hulse_sdk::{Admin, CursorSelection, MovedCursor, Offset, Start};
@@ -10,6 +12,7 @@ use crate::arguments::OfTopic;
 use crate::commands::confirm::confirm;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
+use crate::output::grouped;
 use crate::position::{Place, Position};
 use crate::roles::SystemClock;
 
@@ -91,6 +94,56 @@ async fn places(
     Ok(places)
 }
 
+/// A way to move cursors.
+enum Move {
+    /// Each of these partitions, or all, to a place.
+    Seek(Vec<(Option<u32>, Start)>),
+    /// Over so many records of a partition.
+    Skip(u32, u64),
+    /// Over everything, in a partition or in all.
+    Clear(Option<u32>),
+}
+
+impl Move {
+    /// Moves them, or finds out with `dry_run` what would become of them.
+    async fn make(
+        &self,
+        admin: &Admin,
+        of: &OfTopic,
+        dry_run: bool,
+    ) -> Result<Vec<MovedCursor>, Failure> {
+        let moved = match self {
+            Self::Skip(partition, records) => {
+                let which = which(of, Some(*partition));
+                admin.skip_subscription(&which, *records, dry_run).await
+            }
+            Self::Clear(partition) => {
+                let which = which(of, *partition);
+                admin.clear_subscription(&which, dry_run).await
+            }
+            Self::Seek(places) => {
+                let mut moved = Vec::new();
+                for (partition, start) in places {
+                    let which = which(of, *partition);
+                    let sought = admin.seek_subscription(&which, *start, dry_run).await;
+                    moved.extend(sought.map_err(|error| self.failed(of, &error))?);
+                }
+                return Ok(moved);
+            }
+        };
+        moved.map_err(|error| self.failed(of, &error))
+    }
+
+    fn failed(&self, of: &OfTopic, error: &hulse_sdk::Error) -> Failure {
+        let what = match self {
+            Self::Seek(_) => "cannot move the cursors",
+            Self::Skip(..) => "cannot pass over the records",
+            Self::Clear(_) => "cannot clear the backlog",
+        };
+        failed(what, of, error)
+    }
+}
+
 /// `hulse subs seek`
 pub(super) async fn seek(
     session: Session<'_>,
@@ -100,18 +153,7 @@ pub(super) async fn seek(
     partition: Option<u32>,
 ) -> Result<(), Stop> {
     let places = places(admin, &of.topic, place(to)?, partition).await?;
-    if !agreed(session, of, "move the cursors")? {
-        return Ok(());
-    }
-    let mut moved = Vec::new();
-    for (partition, start) in places {
-        let dry_run = session.globals.dry_run;
-        let sought = admin
-            .seek_subscription(&which(of, partition), start, dry_run)
-            .await;
-        moved.extend(sought.map_err(|error| failed("cannot move the cursors", of, &error))?);
-    }
-    tell(session, of, &moved)
+    ask_and_make(session, admin, of, &Move::Seek(places)).await
 }
 
 /// `hulse subs skip`
@@ -122,15 +164,7 @@ pub(super) async fn skip(
     partition: u32,
     records: u64,
 ) -> Result<(), Stop> {
-    if !agreed(session, of, &format!("pass over {records} records"))? {
-        return Ok(());
-    }
-    let dry_run = session.globals.dry_run;
-    let moved = admin
-        .skip_subscription(&which(of, Some(partition)), records, dry_run)
-        .await;
-    let moved = moved.map_err(|error| failed("cannot pass over the records", of, &error))?;
-    tell(session, of, &moved)
+    ask_and_make(session, admin, of, &Move::Skip(partition, records)).await
 }
 
 /// `hulse subs clear`
@@ -140,15 +174,67 @@ pub(super) async fn clear(
     of: &OfTopic,
     partition: Option<u32>,
 ) -> Result<(), Stop> {
-    if !agreed(session, of, "pass over everything")? {
-        return Ok(());
-    }
+    ask_and_make(session, admin, of, &Move::Clear(partition)).await
+}
+
+/// Says what would become of the cursors and asks, unless nothing is done or nobody wants to be asked; then moves them.
+async fn ask_and_make(
+    session: Session<'_>,
+    admin: &Admin,
+    of: &OfTopic,
+    wanted: &Move,
+) -> Result<(), Stop> {
     let dry_run = session.globals.dry_run;
-    let moved = admin
-        .clear_subscription(&which(of, partition), dry_run)
-        .await;
-    let moved = moved.map_err(|error| failed("cannot clear the backlog", of, &error))?;
+    if !dry_run && !session.globals.yes {
+        let planned = wanted.make(admin, of, true).await?;
+        if planned.iter().any(|moved| moved.fault.is_some()) {
+            return tell(session, of, &planned);
+        }
+        confirm(session, &in_words(of, &planned))?;
+    }
+    let moved = wanted.make(admin, of, dry_run).await?;
     tell(session, of, &moved)
+}
+
+/// What becomes of the cursors, for the one who is asked.
+fn in_words(of: &OfTopic, planned: &[MovedCursor]) -> String {
+    let sum = |of: fn(&MovedCursor) -> u64| planned.iter().map(of).sum::<u64>();
+    let (old, new) = (
+        sum(|moved| moved.old_backlog_records),
+        sum(|moved| moved.new_backlog_records),
+    );
+    let effect = match old.cmp(&new) {
+        Ordering::Less => format!("{} records come again", grouped(new - old)),
+        Ordering::Greater => format!("{} records are passed over unread", grouped(old - new)),
+        Ordering::Equal => format!("its backlog stays at {} records", grouped(new)),
+    };
+    let (topic, name) = (&of.topic, &of.subscription);
+    let what = match planned {
+        [one] => format!(
+            "move {name} on {topic}, partition {}, from {} to {}",
+            one.partition,
+            grouped(one.old_base.0),
+            grouped(one.new_base.0)
+        ),
+        _ => format!("move {} cursors of {name} on {topic}", planned.len()),
+    };
+    format!("{what}: {effect} (a seek can take it back)")
+}
+
+/// How to take a move back, where there was one.
+fn way_back(of: &OfTopic, moved: &[MovedCursor]) -> Option<String> {
+    let (topic, name) = (&of.topic, &of.subscription);
+    let mut changed = moved
+        .iter()
+        .filter(|moved| moved.old_base != moved.new_base);
+    let first = changed.next()?;
+    let (partition, to) = match changed.next() {
+        None => (first.partition.to_string(), first.old_base.to_string()),
+        Some(_) => ("N".to_owned(), "CURRENT".to_owned()),
+    };
+    Some(format!(
+        "hulse subs seek {topic} {name} -p {partition} --to {to} takes it back"
+    ))
 }
 
 fn which(of: &OfTopic, partition: Option<u32>) -> CursorSelection {
@@ -159,22 +245,21 @@ fn which(of: &OfTopic, partition: Option<u32>) -> CursorSelection {
     }
 }
 
-/// A dry run needs nobody's word.
-fn agreed(session: Session<'_>, of: &OfTopic, what: &str) -> Result<bool, Failure> {
-    if session.globals.dry_run {
-        return Ok(true);
-    }
-    confirm(
-        session,
-        &format!("{what} of {} on {}", of.subscription, of.topic),
-    )
-}
-
 fn tell(session: Session<'_>, of: &OfTopic, moved: &[MovedCursor]) -> Result<(), Stop> {
     let rows: Vec<MovedView> = moved.iter().map(Into::into).collect();
     session.output.list(&rows)?;
-    if session.globals.dry_run && moved.iter().all(|moved| moved.fault.is_none()) {
-        session.output.say("(dry run, nothing changed; add --yes)");
+    if moved.iter().all(|moved| moved.fault.is_none()) {
+        match session.globals.dry_run {
+            true => {
+                let words = "(dry run, nothing was changed; leave --dry-run out to do it)";
+                session.output.say(words);
+            }
+            false => {
+                if let Some(words) = way_back(of, moved) {
+                    session.output.say(&words);
+                }
+            }
+        }
     }
     let fault = moved
         .iter()

@@ -78,7 +78,13 @@ pub(crate) fn of_topic(topic: &str, subscription: &str) -> String {
 
 /// What went wrong with a subscription of a topic.
 pub(super) fn failed(what: &str, of: &OfTopic, error: &hulse_sdk::Error) -> Failure {
-    Failure::from_sdk(what, format!("{} of {}", of.subscription, of.topic), error)
+    let short = |name: &str| match name.chars().count() {
+        0 => "\"\"".to_owned(),
+        1..=64 => name.to_owned(),
+        _ => format!("{}..", name.chars().take(64).collect::<String>()),
+    };
+    let object = format!("{} of {}", short(&of.subscription), short(&of.topic));
+    Failure::from_sdk(what, object, error)
 }
 
 async fn list(session: Session<'_>, admin: &Admin, topic: Option<&str>) -> Result<(), Stop> {

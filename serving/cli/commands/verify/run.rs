@@ -14,6 +14,13 @@ use crate::failure::{Code, Failure, Stop};
 /// Something is damaged or missing (the answer is printed then too), or it could not be looked at.
 pub(crate) async fn run(session: Session<'_>, verify: &Verify) -> Result<(), Stop> {
     let named = Path::new(&verify.target);
+    if !verify.topic && is_path(&verify.target) && !named.exists() {
+        return Err(Failure::new(Code::NotADirectory, "there is no such directory")
+            .why("the name is a path, so a data directory is meant, and nothing is there")
+            .object(named.display())
+            .next("name the directory of node.data_dir (hulse config show), or a topic: hulse verify TOPIC")
+            .into());
+    }
     let folder = directory::find(named).filter(|_| !verify.topic);
     let view = match folder {
         Some(folder) => directory::verify(&verify.target, &folder, session.output)?,
@@ -21,6 +28,14 @@ pub(crate) async fn run(session: Session<'_>, verify: &Verify) -> Result<(), Sto
     };
     session.output.one(&view)?;
     ended(session, &view)
+}
+
+/// True of what cannot be the name of a topic, but of a directory.
+fn is_path(target: &str) -> bool {
+    let begins = ["/", "./", "../", "~"]
+        .iter()
+        .any(|head| target.starts_with(head));
+    begins || target.ends_with('/') || target == "." || target == ".."
 }
 
 fn ended(session: Session<'_>, view: &VerifyView) -> Result<(), Stop> {
@@ -44,4 +59,19 @@ fn ended(session: Session<'_>, view: &VerifyView) -> Result<(), Stop> {
         .object(&view.target)
         .next(next)
         .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_is_told_from_a_topic() {
+        for path in ["./nodir", "../x", "/srv/hulse", "nodir/", ".", "~/data"] {
+            assert!(is_path(path), "{path}");
+        }
+        for topic in ["orders", "acme/shop/orders", "hulse-data", "a.b"] {
+            assert!(!is_path(topic), "{topic}");
+        }
+    }
 }
