@@ -22,7 +22,7 @@ fn of(damage: &Damage) -> Vec<Finding> {
     let mut found: Vec<Finding> = damage.records.iter().map(records).collect();
     if damage.more > 0 {
         found.push(
-            Ailment::DamagedRecords
+            Ailment::DamagedLog
                 .found("more records are damaged", "the storage node")
                 .why(format!("{} further places are not listed", damage.more))
                 .next("stop the server and run hulse verify DATA-DIR: it lists all"),
@@ -88,7 +88,7 @@ fn records(damage: &DamagedRecords) -> Finding {
             damage.ledger.0
         ),
     };
-    Ailment::DamagedRecords
+    Ailment::DamagedLog
         .found(
             "stored records are damaged",
             format!("{topic}, partition {}{offsets}", damage.partition),
@@ -113,6 +113,6 @@ mod tests {
         damage.bytes.push((3, 4_096..u64::MAX));
         let found = of(&damage);
         let codes: Vec<&str> = found.iter().map(Finding::code).collect();
-        assert_eq!(codes, ["DOCTOR-10", "DOCTOR-18"]);
+        assert_eq!(codes, ["DOCTOR-10", "DOCTOR-17"]);
     }
 }

@@ -50,7 +50,7 @@ pub(super) enum Ailment {
     SlowDisk,
     /// The clocks disagree.
     ClockSkew,
-    /// Bytes of the log were found damaged.
+    /// Records, or bytes of the log, were found damaged.
     DamagedLog,
     /// Ledgers may lack what they confirmed.
     Limbo,
@@ -64,8 +64,6 @@ pub(super) enum Ailment {
     BacklogQuota,
     /// The address of metrics that was named does not answer.
     HttpUnreachable,
-    /// Records are known to be damaged.
-    DamagedRecords,
     /// Nobody has looked yet whether sealed files are damaged.
     NotScrubbed,
     /// A subscription has lost records to its topic's quota.
@@ -93,10 +91,9 @@ impl Ailment {
             Self::Panics => ("DOCTOR-14", Weight::Problem),
             Self::BacklogQuota => ("DOCTOR-15", Weight::Problem),
             Self::HttpUnreachable => ("DOCTOR-16", Weight::Unreachable),
-            Self::DamagedRecords => ("DOCTOR-17", Weight::Damage),
-            Self::NotScrubbed => ("DOCTOR-18", Weight::Note),
-            Self::Evicted => ("DOCTOR-19", Weight::Note),
-            Self::Outlived => ("DOCTOR-20", Weight::Note),
+            Self::NotScrubbed => ("DOCTOR-17", Weight::Note),
+            Self::Evicted => ("DOCTOR-18", Weight::Note),
+            Self::Outlived => ("DOCTOR-19", Weight::Note),
         }
     }
 

@@ -238,6 +238,7 @@ pub(super) async fn cursor(world: &World, name: &str) -> v1::CursorDescription {
         subscription: name.to_owned(),
         topic: String::new(),
         acked_ranges: true,
+        without_cursors: false,
     };
     let described = world.subscriptions().describe(request).await.unwrap();
     let cursor = described.into_inner().cursors.swap_remove(0);
