@@ -107,7 +107,13 @@ fn names_on_the_page_of_the_rules_exist() {
         }
     }
     let text = std::fs::read_to_string(root().join(PAGE)).expect("the page is readable");
-    none(pages::missing(root(), PAGE, &text, &product));
+    let mut findings = pages::missing(root(), PAGE, &text, &product);
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md is readable");
+    let followed = pages::sections(&readme, "## Follow ");
+    let named = followed.matches(".rs` `").count();
+    assert!(named >= 15, "README.md follows {named} functions");
+    findings.extend(pages::missing(root(), "README.md", &followed, &product));
+    none(findings);
 }
 
 /// Paths in backquotes and in links, with their lines. A path begins with a folder of the top level.

@@ -47,6 +47,19 @@ pub fn missing(root: &Path, page: &str, text: &str, product: &BTreeSet<String>) 
     findings
 }
 
+/// The sections of a page whose headings begin so; all other lines are empty, so that their numbers stay.
+pub fn sections(text: &str, heading: &str) -> String {
+    let mut within = false;
+    let lines = text.lines().map(|line| {
+        within = match line.starts_with("## ") {
+            true => line.starts_with(heading),
+            false => within,
+        };
+        if within { line } else { "" }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// The words of some code.
 pub fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !(c.is_alphanumeric() || c == '_'))
@@ -83,6 +96,13 @@ fn defines(code: &str, name: &str) -> bool {
     let field = format!("{name}: ");
     let mut lines = code.lines().map(str::trim_start);
     lines.any(|line| line.starts_with(&field) || line.starts_with(&format!("pub {field}")))
+}
+
+#[test]
+fn sections_of_a_page_keep_their_lines() {
+    let page = "# A\nx\n## Follow b\ny\n### c\nz\n## D\nw";
+    let kept = sections(page, "## Follow ");
+    assert_eq!(kept, "\n\n## Follow b\ny\n### c\nz\n\n");
 }
 
 #[test]
