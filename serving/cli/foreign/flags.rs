@@ -212,7 +212,9 @@ pub(super) const OF_COMMANDS: &[(&str, &str, &str)] = &[
         "--record-size",
         "--size 1KiB says how large a record is",
     ),
-    ("bench produce", "--throughput",
+    (
+        "bench produce",
+        "--throughput",
         "--rate N sends N records per second",
     ),
 ];
