@@ -67,6 +67,10 @@ fn flag_goes_before_environment_before_profile_before_default() {
     assert!(run(&["profile", "use", "-"], &[]).status.success());
     let prompt = run(&["profile", "prompt"], &[]);
     assert_eq!(text(&prompt.stdout), "(hulse:bad) ");
+}
+
+#[test]
+fn address_of_the_default_is_used_where_nothing_says_another() {
     // No profile at all: the default's address, where this test has no server.
     let bare = tempfile::tempdir().unwrap();
     let output = alone(
