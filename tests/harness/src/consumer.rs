@@ -225,6 +225,7 @@ impl Consumer {
             state_epoch: begin.state_epoch,
             owner: tie.partition().leader_epoch(),
             log_start: tie.partition().offsets().log_start,
+            requested: self.cluster.trims().requested(),
             to: Some(self.habit.number),
         }
     }
@@ -368,6 +369,7 @@ pub async fn judge_cursor(
         state_epoch: view.state_epoch,
         owner: handle.leader_epoch(),
         log_start: handle.offsets().log_start,
+        requested: cluster.trims().requested(),
         to: None,
     };
     if let Some(wrong) = locked(truth).judge(&place) {

@@ -25,6 +25,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 pub struct TrimBook {
     /// The highest log start that anybody may have wanted.
     wanted: Offset,
+    /// The highest that was asked for by its offset: such a trim stops at no cursor, as retention does.
+    requested: Offset,
     /// The highest log start that an owner of this epoch answered.
     answered: BTreeMap<OwnerEpoch, Offset>,
     /// First and last log start seen of each epoch.
@@ -35,6 +37,17 @@ impl TrimBook {
     /// Somebody is about to ask for this.
     pub fn want(&mut self, to: Offset) {
         self.wanted = self.wanted.max(to);
+    }
+
+    /// Somebody is about to ask for this whatever cursors hold.
+    pub fn request(&mut self, to: Offset) {
+        self.want(to);
+        self.requested = self.requested.max(to);
+    }
+
+    /// Only below may records be gone that a cursor holds.
+    pub fn requested(&self) -> Offset {
+        self.requested
     }
 
     /// An owner answered.
@@ -113,7 +126,7 @@ pub async fn trim(cluster: Arc<Cluster>, mut rng: ChaCha12Rng) {
             0 => None,
             _ => Some(Offset(rng.random_range(start..=end + 1))),
         };
-        cluster.trims().want(to.unwrap_or(Offset(u64::MAX)));
+        cluster.trims().request(to.unwrap_or(Offset(u64::MAX)));
         trace!(cluster.world.trace, "a trim to {to:?} of {start} to {end}");
         let asked = broker.process.heard(handle.trim(to));
         let answer = timeout(ANSWER_TIMEOUT, asked).await;
