@@ -68,7 +68,7 @@ async fn seeks_by_the_thousands_are_answered_and_hinder_nobody() {
             .unwrap();
         own += 1;
         other.send(100).await;
-        timeout(Duration::from_secs(10), other.producer.flush())
+        timeout(PATIENCE, other.producer.flush())
             .await
             .unwrap()
             .unwrap();

@@ -86,7 +86,7 @@ fn refused(server: &Server) -> String {
         "--kafka",
         "off",
     ];
-    let output = run_within(Duration::from_secs(20), &arguments);
+    let output = run_within(Duration::from_secs(120), &arguments);
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(5), "{words}");
     words

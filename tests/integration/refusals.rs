@@ -27,7 +27,7 @@ fn standalone(data: &std::path::Path, port: u16, more: &[&str]) -> (Option<i32>,
         more,
     ]
     .concat();
-    let output = run_within(std::time::Duration::from_secs(20), &arguments);
+    let output = run_within(std::time::Duration::from_secs(120), &arguments);
     (output.status.code(), text(&output.stderr))
 }
 

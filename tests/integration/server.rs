@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A server has this long to become ready; far above what it needs even on a busy machine.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_secs(180);
+/// And this long to answer; as far above.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The program under test.
 pub(crate) const HULSE: &str = env!("CARGO_BIN_EXE_hulse");
@@ -299,7 +301,7 @@ pub(crate) fn run_within(limit: Duration, arguments: &[&str]) -> Output {
 pub(crate) fn http_get(address: &str, path: &str) -> Option<String> {
     use std::io::Write;
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    stream.set_read_timeout(Some(ANSWERS_WITHIN)).ok()?;
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"

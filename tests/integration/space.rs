@@ -25,7 +25,7 @@ const KEPT_BYTES: usize = 1_000;
 /// Counts the bytes of log files that were removed.
 const FREED: &str = "hulse_bookie_reclaimed_bytes_total";
 /// The space is back within this time.
-const FREED_WITHIN: Duration = Duration::from_secs(120);
+const FREED_WITHIN: Duration = Duration::from_secs(300);
 
 const SETTINGS: [(&str, &str); 4] = [
     ("HULSE_BOOKIE__LOG_FILE_SIZE", "16MiB"),

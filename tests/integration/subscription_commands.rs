@@ -144,7 +144,7 @@ fn consuming(server: &Server, name: &str) -> (Child, impl Fn(&str)) {
         .spawn()
         .unwrap();
     let holds = move |wanted: &str| {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             let found = std::fs::read_to_string(&path).unwrap();
             if found == wanted {

@@ -157,7 +157,7 @@ async fn standby_takes_the_partitions_of_a_consumer_that_goes() {
     producer.close().await.unwrap();
     let (mut certain, mut seen) = (BTreeSet::new(), BTreeSet::new());
     // The first gets what it gets, acknowledges half of it, and is gone without a word.
-    while let Ok(received) = timeout(Duration::from_secs(2), first.receive()).await {
+    while let Ok(received) = timeout(PATIENCE, first.receive()).await {
         let record = received.unwrap().unwrap();
         seen.insert((record.partition, record.offset));
         if seen.len() % 2 == 0 {
