@@ -163,12 +163,6 @@ impl Lane {
         self.acks.is_idle() || matches!(self.phase, Phase::Ended(_))
     }
 
-    /// Everything that was handed out and has no receipt lies below.
-    pub(super) fn handed_end(&self) -> u64 {
-        let ends = [self.handed.end(), self.refused.end(), self.acks.end()];
-        ends.into_iter().max().unwrap_or(0)
-    }
-
     /// Attached. `Err`: this owner is an old one.
     pub(super) fn attached(
         &mut self,

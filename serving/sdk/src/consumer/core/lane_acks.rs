@@ -30,6 +30,12 @@ impl Lane {
         Some(before)
     }
 
+    /// Everything that was handed out and has no receipt lies below.
+    pub(super) fn handed_end(&self) -> u64 {
+        let ends = [self.handed.end(), self.refused.end(), self.acks.end()];
+        ends.into_iter().max().unwrap_or(0)
+    }
+
     /// The application is through with these offsets of `term`.
     pub(super) fn ack(&mut self, term: u64, range: Range<u64>, out: &mut Out) -> Acknowledgement {
         if let Some(refused) = self.refuses(term) {
