@@ -76,11 +76,6 @@ impl<C, S> Sender<C, S> {
         }
         Ok(())
     }
-
-    /// To look after what rests, without keeping it.
-    pub fn downgrade(&self) -> WeakSender<C, S> {
-        WeakSender(Arc::downgrade(&self.0))
-    }
 }
 
 impl<C, S> Clone for Sender<C, S> {
@@ -113,7 +108,7 @@ impl<C, S> fmt::Debug for Sender<C, S> {
     }
 }
 
-/// Knows a mailbox, and does not count as a sender.
+/// Knows a mailbox, keeps nothing of it, and does not count as a sender.
 pub struct WeakSender<C, S>(Weak<Mailbox<C, S>>);
 
 impl<C, S> WeakSender<C, S> {
@@ -168,6 +163,11 @@ impl<C, S> Inbox<C, S> {
     /// Takes all that waits, to the end of `into`.
     pub fn take(&mut self, into: &mut VecDeque<C>) {
         into.append(&mut self.mailbox().lock().queue);
+    }
+
+    /// To look after what will rest, without keeping it.
+    pub fn downgrade(&self) -> WeakSender<C, S> {
+        WeakSender(Arc::downgrade(self.mailbox()))
     }
 
     /// Takes no more commands; those that wait can still be taken.
@@ -298,7 +298,7 @@ mod tests {
     #[tokio::test]
     async fn state_that_rests_goes_with_the_last_sender() {
         let (sender, starts) = resting();
-        let weak = sender.clone().downgrade();
+        let weak = WeakSender(Arc::downgrade(&sender.0));
         assert_eq!(Arc::strong_count(&starts), 2);
         drop(sender);
         assert_eq!(Arc::strong_count(&starts), 1);

@@ -18,7 +18,9 @@ use uuid::Uuid;
 use crate::complaints::Complaints;
 use crate::config::BrokerConfig;
 use crate::log::{Chain, TailBudget, TimeTurns};
-use crate::partition::{Collaborators, PartitionHandle, PartitionPolicy, spawn, take_over};
+use crate::partition::{
+    Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn, take_over,
+};
 use crate::storage_fault;
 
 /// A failed opening is answered from memory for this long, so that clients' retries do not become a storm of take-overs.
@@ -71,7 +73,8 @@ struct Slot {
     open: Option<PartitionHandle>,
     /// While a take-over is under way: the epoch that it won.
     opening: Option<Option<OwnerEpoch>>,
-    failed: Option<(Instant, Fault)>,
+    /// Boxed: thousands are open, and nearly none has it.
+    failed: Option<Box<(Instant, Fault)>>,
     /// When the last take-over succeeded, and how long the one before that has to rest.
     taken: Option<(Instant, Duration)>,
 }
@@ -152,7 +155,7 @@ impl Slots {
             );
             return Err(Fault::new(Reason::PartitionLoading, words).retry_after(left));
         }
-        match slot.and_then(|slot| slot.failed.as_ref()) {
+        match slot.and_then(|slot| slot.failed.as_deref()) {
             Some((at, fault)) if at.elapsed() < FAILED_FOR => {
                 Err(fault.clone().retry_after(FAILED_FOR))
             }
@@ -186,6 +189,7 @@ impl Partitions {
             max_batch_bytes: config.max_batch_bytes,
             burials: Semaphore::new(BURIALS_AT_ONCE),
             late: Complaints::default(),
+            resting: RestingPartitions::default(),
             mutation: config.mutation,
         };
         Self {
@@ -274,7 +278,7 @@ impl Partitions {
                 Ok(handle)
             }
             Err(fault) => {
-                slot.failed = Some((Instant::now(), fault.clone()));
+                slot.failed = Some(Box::new((Instant::now(), fault.clone())));
                 Err(fault)
             }
         }
@@ -333,7 +337,7 @@ impl Partitions {
             .get(&partition)?
             .failed
             .as_ref()
-            .map(|(_, fault)| fault.clone())
+            .map(|failed| failed.1.clone())
     }
 
     /// Stops serving one partition; everyone who waits there gets `why`. With TOPIC_DELETING or TOPIC_NOT_FOUND it never opens

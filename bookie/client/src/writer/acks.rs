@@ -169,7 +169,7 @@ impl WriterCore {
             });
         }
         let position = &mut self.positions[tag.position];
-        position.last_error = Some(error.clone());
+        position.last_error = Some(Box::new(error.clone()));
         match what {
             Meaning::End => {
                 let ledger = self.config.ledger;

@@ -75,7 +75,8 @@ pub(super) struct Change {
     /// There were too many, or too many at once (W15).
     pub(super) worn: bool,
     /// A committed change that the shell has not taken note of.
-    pub(super) committed: Option<(LedgerMetadata, Revision)>,
+    /// Boxed: thousands of ledgers are open, and it is rare and large.
+    pub(super) committed: Option<Box<(LedgerMetadata, Revision)>>,
 }
 
 impl Change {
@@ -121,7 +122,7 @@ pub(super) fn cover(range: Option<(EntryId, EntryId)>, entry: EntryId) -> (Entry
 impl WriterCore {
     /// The key as the last committed change left it, once; for the shell, before it publishes what was confirmed since.
     pub fn take_committed(&mut self) -> Option<(LedgerMetadata, Revision)> {
-        self.change.committed.take()
+        self.change.committed.take().map(|committed| *committed)
     }
 
     /// True when metadata show the ledger open and last changed by this writer, at whatever time they were read.

@@ -37,7 +37,7 @@ pub(super) struct Position {
     /// Entries that were released without a copy here: one covering range (storage.md W12).
     pub(super) lacking: Option<(EntryId, EntryId)>,
     /// What it last refused with.
-    pub(super) last_error: Option<BookieError>,
+    pub(super) last_error: Option<Box<BookieError>>,
     /// It takes no adds since then.
     pub(super) down_since: Option<Duration>,
     /// It refuses data (amended D1).

@@ -132,7 +132,7 @@ impl WriterCore {
             return;
         };
         self.wear(now, metadata.fragments.len());
-        self.change.committed = Some((metadata, version));
+        self.change.committed = Some(Box::new((metadata, version)));
         self.change.not_before = now;
         self.change.wait = self.config.retry_initial;
         let Proposed {

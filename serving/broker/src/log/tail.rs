@@ -81,6 +81,10 @@ impl Tail {
         self.budget
             .used
             .fetch_add(entry.payload_len, Ordering::Relaxed);
+        if self.entries.is_empty() {
+            // No more room than that: most partitions are idle, with the one entry they began with.
+            self.entries.reserve_exact(1);
+        }
         self.entries.push_back(entry);
         self.warm = true;
         while !self.entries.is_empty() && self.over_budget() {

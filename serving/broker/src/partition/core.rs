@@ -135,9 +135,10 @@ pub(crate) struct PartitionCore<M, T> {
     pub(super) snapshot_end: Offset,
     /// … and the newest one that is confirmed.
     pub(super) covered: Offset,
-    pub(super) failed: Option<Fault>,
+    /// Boxed, as `full`: thousands of partitions are open, and nearly none has one.
+    pub(super) failed: Option<Box<Fault>>,
     /// Storage takes no records (amended D1).
-    pub(super) full: Option<Fault>,
+    pub(super) full: Option<Box<Fault>>,
     pub(super) effects: Vec<Effect<T>>,
     pub(super) mutation: Mutation,
 }
@@ -346,6 +347,8 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         self.queue_bytes -= bytes;
         self.accepted
             .expire(self.last_append_time, self.config.producer_expiry);
+        // Kept as long as the entry is in the tail.
+        batches.shrink_to_fit();
         let envelope = Envelope {
             kind: EntryKind::Data,
             append_time: self.last_append_time,

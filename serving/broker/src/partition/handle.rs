@@ -2,19 +2,22 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Poll, ready};
 
+use bookie_client::mailbox::{Inbox, Sender, mailbox};
 use bytes::Bytes;
 use hulse_proto::batch::{self, BatchHeader};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId, ProducerId};
 use hulse_proto::time::TimestampMs;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use super::cursors::CursorCommand;
 use super::retaining::RetainCommand;
+use super::shown::Shown;
+use super::task::{self, Task};
 use super::trimming::TrimCommand;
 use crate::IngressPermit;
 use crate::backlogs::Refusal;
@@ -72,7 +75,7 @@ pub struct Produced {
 #[must_use = "a batch without a look at its answer may be lost without a word"]
 pub struct ProduceFuture {
     answer: Result<oneshot::Receiver<Result<Produced, Fault>>, Option<Fault>>,
-    ended: Arc<Ended>,
+    shown: Arc<Shown>,
 }
 
 impl ProduceFuture {
@@ -81,7 +84,7 @@ impl ProduceFuture {
     pub fn refused(&mut self) -> Option<Fault> {
         match &mut self.answer {
             Ok(_) => None,
-            Err(fault) => Some(fault.take().unwrap_or_else(|| self.ended.fault())),
+            Err(fault) => Some(fault.take().unwrap_or_else(|| self.shown.fault())),
         }
     }
 }
@@ -95,12 +98,12 @@ impl Future for ProduceFuture {
             Ok(answer) => match ready!(Pin::new(answer).poll(cx)) {
                 Ok(result) => Poll::Ready(result),
                 Err(_) => {
-                    let mut fault = this.ended.fault();
+                    let mut fault = this.shown.fault();
                     fault.fate = hulse_proto::error::Fate::Unknown;
                     Poll::Ready(Err(fault))
                 }
             },
-            Err(fault) => Poll::Ready(Err(fault.take().unwrap_or_else(|| this.ended.fault()))),
+            Err(fault) => Poll::Ready(Err(fault.take().unwrap_or_else(|| this.shown.fault()))),
         }
     }
 }
@@ -127,29 +130,30 @@ pub(crate) enum Command {
     },
 }
 
-/// The way to a partition's task. Boxed: a queue takes the room of 32 commands when it is made, and thousands of partitions have one.
+/// The way to a partition's task, which may rest meanwhile.
 #[derive(Clone)]
-pub(crate) struct Commands(mpsc::UnboundedSender<Box<Command>>);
+pub(crate) struct Commands(Sender<Command, Box<Task>>);
 
 /// The other end of [`Commands`].
-pub(super) type CommandQueue = mpsc::UnboundedReceiver<Box<Command>>;
+pub(super) type CommandInbox = Inbox<Command, Box<Task>>;
+
+/// The task has ended, and takes no commands.
+#[derive(Debug)]
+pub(crate) struct TaskEnded;
 
 impl Commands {
-    pub(super) fn channel() -> (Self, CommandQueue) {
+    pub(super) fn channel() -> (Self, CommandInbox) {
         // Unbounded as a type; what batches may wait is bounded by bytes, the rest by who waits for an answer.
-        let (sender, queue) = mpsc::unbounded_channel();
-        (Self(sender), queue)
+        let (sender, inbox) = mailbox(task::start);
+        (Self(sender), inbox)
     }
 
     /// Puts one behind those that wait.
     ///
     /// # Errors
     /// The task has ended.
-    pub(super) fn send(
-        &self,
-        command: Command,
-    ) -> Result<(), mpsc::error::SendError<Box<Command>>> {
-        self.0.send(Box::new(command))
+    pub(super) fn send(&self, command: Command) -> Result<(), TaskEnded> {
+        self.0.send(command).map_err(|_| TaskEnded)
     }
 }
 
@@ -162,61 +166,15 @@ pub(crate) struct ProduceCommand {
     pub(crate) answer: oneshot::Sender<Result<Produced, Fault>>,
 }
 
-/// Why a partition no longer serves here; set once by its task.
-#[derive(Default)]
-pub(crate) struct Ended(Mutex<Option<Fault>>);
-
-impl Ended {
-    pub(crate) fn set(&self, fault: Fault) {
-        self.0
-            .lock()
-            .expect("no code panics while it holds this lock")
-            .get_or_insert(fault);
-    }
-
-    pub(crate) fn get(&self) -> Option<Fault> {
-        self.0
-            .lock()
-            .expect("no code panics while it holds this lock")
-            .clone()
-    }
-
-    fn fault(&self) -> Fault {
-        self.get().unwrap_or_else(without_a_word)
-    }
-}
-
-/// Held by a partition's task: should it panic, its handles hear that it ended, so that the next request opens it again
-/// (ARCHITECTURE D16).
-pub(super) struct EndedOnDrop(pub(super) Arc<Ended>);
-
-impl Drop for EndedOnDrop {
-    fn drop(&mut self) {
-        // A task that ends by itself has said why before.
-        self.0.set(without_a_word());
-    }
-}
-
-fn without_a_word() -> Fault {
-    Fault::new(
-        Reason::Internal,
-        "partition task ended without a word; see the broker's log",
-    )
-}
-
 pub(crate) struct Shared {
     pub(crate) id: PartitionId,
     pub(crate) epoch: OwnerEpoch,
     pub(crate) commands: Commands,
-    pub(crate) offsets: watch::Receiver<LogOffsets>,
-    pub(crate) ended: Arc<Ended>,
+    pub(crate) shown: Arc<Shown>,
     pub(crate) log: LogReader,
     pub(crate) time_turns: TimeTurns,
-    pub(crate) queued_bytes: Arc<AtomicUsize>,
     pub(crate) max_batch_bytes: usize,
     pub(crate) log_append_time: bool,
-    /// It has cursors.
-    pub(crate) consumed: Arc<AtomicBool>,
     /// Why no batches are taken, because of a backlog.
     pub(crate) refusal: Refusal,
 }
@@ -256,16 +214,9 @@ impl PartitionHandle {
     /// BATCH_CORRUPT, BATCH_TOO_LARGE, INVALID_REQUEST (serving.md C2.2); FENCED_EPOCH, OUT_OF_ORDER_SEQUENCE,
     /// SEQUENCE_OVERLAP (C2.3–C2.6); OVERLOADED, BACKLOG_EXCEEDED; and with fate unknown STORAGE_UNKNOWN.
     pub fn produce_in(&self, room: Option<IngressPermit>, batch: Bytes) -> ProduceFuture {
-        let ended = self.0.ended.clone();
-        match self.enqueue(room, batch) {
-            Ok(answer) => ProduceFuture {
-                answer: Ok(answer),
-                ended,
-            },
-            Err(fault) => ProduceFuture {
-                answer: Err(fault),
-                ended,
-            },
+        ProduceFuture {
+            answer: self.enqueue(room, batch),
+            shown: self.0.shown.clone(),
         }
     }
 
@@ -283,14 +234,10 @@ impl PartitionHandle {
         if let Some(fault) = self.0.refusal.get() {
             return Err(Some(fault));
         }
-        let queued = self
-            .0
-            .queued_bytes
-            .fetch_add(batch.len(), Ordering::Relaxed);
+        let waiting = &self.0.shown.queued_bytes;
+        let queued = waiting.fetch_add(batch.len(), Ordering::Relaxed);
         if queued > QUEUED_BYTES_MAX {
-            self.0
-                .queued_bytes
-                .fetch_sub(batch.len(), Ordering::Relaxed);
+            waiting.fetch_sub(batch.len(), Ordering::Relaxed);
             let why = format!(
                 "{queued} bytes wait in partition {}; send slower",
                 self.0.id
@@ -316,34 +263,34 @@ impl PartitionHandle {
         let (answer, receiver) = oneshot::channel();
         let sent = self.0.commands.send(Command::Producer { producer, answer });
         if sent.is_err() {
-            return Err(self.0.ended.fault());
+            return Err(self.0.shown.fault());
         }
-        receiver.await.map_err(|_| self.0.ended.fault())
+        receiver.await.map_err(|_| self.0.shown.fault())
     }
 
     /// Whether it has cursors of subscriptions.
     pub(crate) fn is_consumed(&self) -> bool {
-        self.0.consumed.load(Ordering::Relaxed)
+        self.0.shown.is_consumed()
     }
 
     /// Where the log begins and ends, now.
     pub fn offsets(&self) -> LogOffsets {
-        *self.0.offsets.borrow()
+        self.0.shown.offsets()
     }
 
     /// Changes whenever the high watermark moves; closes when the partition stops here.
     pub fn watch(&self) -> watch::Receiver<LogOffsets> {
-        self.0.offsets.clone()
+        self.0.shown.watch()
     }
 
     /// Why it no longer serves.
     pub fn ended(&self) -> Option<Fault> {
-        self.0.ended.get()
+        self.0.shown.ended()
     }
 
     /// Why it ended, or that it did.
     pub(super) fn end(&self) -> Fault {
-        self.0.ended.fault()
+        self.0.shown.fault()
     }
 
     /// Stops it; everyone who waits gets `why`. Answers when its task is gone.
@@ -398,31 +345,5 @@ impl PartitionHandle {
             std::cmp::Ordering::Equal => Some((epoch, self.offsets().high_watermark)),
             std::cmp::Ordering::Less => Some(self.0.log.with_view(|view| view.end_of_epoch(epoch))),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn task_that_panics_tells_its_handles_that_it_ended() {
-        let ended = Arc::new(Ended::default());
-        let held = EndedOnDrop(ended.clone());
-        let task = tokio::spawn(async move {
-            let _held = held;
-            panic!("on purpose");
-        });
-        assert!(task.await.is_err());
-        assert_eq!(ended.get().unwrap().reason, Reason::Internal);
-    }
-
-    #[test]
-    fn task_that_said_why_it_ends_is_believed() {
-        let ended = Arc::new(Ended::default());
-        let held = EndedOnDrop(ended.clone());
-        ended.set(Fault::new(Reason::ShuttingDown, "going down"));
-        drop(held);
-        assert_eq!(ended.get().unwrap().reason, Reason::ShuttingDown);
     }
 }

@@ -9,7 +9,6 @@ use bookie_client::{
     AppendError, Appended, CloseError, LedgerWriter, NewLedger, NotWritten, RollError, Standing,
 };
 use bookie_metadata::Txn;
-use futures::StreamExt;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::Offset;
 use hulse_proto::ledger::LedgerKind;
@@ -17,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::ownership;
 use super::takeover::{Collaborators, log_link};
-use super::task::{Boxed, Task};
+use super::task::{Appends, Boxed, Task};
 use super::trimming::Wanted;
 use crate::log::{Chain, LedgerSpan};
 use crate::storage_fault;
@@ -242,7 +241,7 @@ impl Task {
         let news = result?;
         if self.closing && !matches!(news, News::NotRolled | News::Verified) {
             // A closed ledger's writer has an answer to everything.
-            while let Some(answer) = self.appends.next().await {
+            while let Some(answer) = next_append(&mut self.appends).await {
                 self.appended(answer)?;
             }
         }
@@ -281,13 +280,7 @@ impl Task {
         let mut span = LedgerSpan::new(writer.ledger(), base, self.epoch, writer.reader());
         span.gap_start = self.gap_start.take();
         self.log.with_view(|view| view.push_ledger(span));
-        let mut full = writer.full();
-        self.until_full = Some(Box::pin(async move {
-            // A writer that is gone does not fill.
-            if full.wait_for(Option::is_some).await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }));
+        self.until_full = None;
         self.writer = Some(writer);
         self.core.log_opened(now);
     }
@@ -320,6 +313,13 @@ impl Task {
         let worn = self.writer.as_ref().is_some_and(LedgerWriter::is_worn);
         self.core.note_worn(worn);
     }
+}
+
+/// The next answer of the log ledger's writer, in the order of the entries; `None` when none is to come. Cancel-safe.
+pub(super) async fn next_append(appends: &mut Appends) -> Option<Result<Appended, AppendError>> {
+    let answer = appends.front_mut()?.await;
+    appends.pop_front();
+    Some(answer)
 }
 
 async fn reload(

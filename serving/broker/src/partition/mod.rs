@@ -1,6 +1,7 @@
 //! One open partition.
 //!
-//! [`PartitionHandle`] is what the listener holds; behind it one task (`task`) drives the state machine (`core`) which judges,
+//! [`PartitionHandle`] is what the listener holds; behind it one task (`task`; `resting`: none while there is nothing to do; `shown`:
+//! what handles see of it) drives the state machine (`core`) which judges,
 //! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
 //! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
 //! ready, `trimming` moves its log start, `retaining` does what retention asks, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
@@ -18,10 +19,14 @@ mod loss_tests;
 mod owed;
 mod ownership;
 mod refusing;
+mod resting;
+#[cfg(test)]
+mod resting_tests;
 mod retaining;
 mod rolling;
 #[cfg(test)]
 mod room_tests;
+mod shown;
 mod snapshots;
 mod takeover;
 mod task;
@@ -38,5 +43,6 @@ pub use cursors::{
 };
 pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
 pub use takeover::PartitionPolicy;
+pub(crate) use resting::RestingPartitions;
 pub(crate) use takeover::{Collaborators, take_over, win_epoch};
 pub(crate) use task::spawn;

@@ -22,7 +22,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         self.refuse_in_flight(&unknown);
         self.refuse_duplicates(Offset(0), &unknown);
         self.refuse_queue(&not_applied(&why));
-        self.failed = Some(why);
+        self.failed = Some(Box::new(why));
     }
 
     /// Storage takes no records: what was not sent is refused, and so is everything that comes, until
@@ -33,7 +33,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         if self.ledger == Ledger::Open {
             self.ledger = Ledger::Coming;
         }
-        self.full = Some(why);
+        self.full = Some(Box::new(why));
     }
 
     /// The log ledger is closed at what is confirmed: nothing else that was sent is in the log, or ever will be (W13). The next
@@ -63,7 +63,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
     }
 
     pub(super) fn refuse_full(&mut self, ticket: T) {
-        if let Some(fault) = self.full.clone() {
+        if let Some(fault) = self.full.as_deref().cloned() {
             self.refuse(ticket, fault);
         }
     }

@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::core::CoreConfig;
 use super::ownership;
+use super::resting::RestingPartitions;
 use super::snapshots::StateWriter;
 use crate::complaints::Complaints;
 use crate::keys::partition_key;
@@ -54,6 +55,8 @@ pub(crate) struct Collaborators {
     pub(crate) burials: Semaphore,
     /// Partitions whose snapshots are late.
     pub(crate) late: Complaints,
+    /// Partitions that have nothing to do.
+    pub(crate) resting: RestingPartitions,
     /// For tests: a rule that is switched off.
     pub(crate) mutation: Mutation,
 }

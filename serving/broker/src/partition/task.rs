@@ -1,27 +1,30 @@
-//! The task behind a handle: feeds the state machine and does what it asks for. The only place where a partition waits.
+//! The task behind a handle: feeds the state machine and does what it asks for. The only place where a partition waits. With nothing to
+//! do it rests (`resting`).
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bookie_client::{AppendError, Appended, LedgerWriter};
 use bookie_metadata::{Compare, Txn};
-use futures::StreamExt;
-use futures::stream::FuturesOrdered;
+use hulse_proto::entry::NewEntry;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId};
-use tokio::sync::{oneshot, watch};
-use tokio::time::MissedTickBehavior;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::core::{Effect, PartitionCore};
 use super::cursors::{CursorCore, CursorTask, refuse_late};
 use super::handle::{
-    Command, CommandQueue, Commands, Ended, EndedOnDrop, LogOffsets, PartitionHandle,
-    ProduceCommand, Produced, Shared,
+    Command, CommandInbox, Commands, PartitionHandle, ProduceCommand, Produced, Shared,
 };
-use super::ledgers::News;
+use super::ledgers::{News, next_append};
+use super::resting::rest_or_go_on;
+use super::shown::{EndedOnDrop, Shown};
 use super::snapshots::{SnapshotError, StateWriter};
 use super::takeover::{Collaborators, Taken};
 use super::trimming::{Trimming, Wanted};
@@ -34,7 +37,10 @@ use crate::state::Cursors;
 /// Commands taken before the state machine sends: what arrived together is coalesced.
 const COMMANDS_PER_TURN: usize = 1024;
 /// How often age-based work is looked at.
-const TICK: Duration = Duration::from_secs(1);
+pub(super) const TICK: Duration = Duration::from_secs(1);
+/// With nothing to do it waits so long for more, up to twice, before it rests. Short: of thousands that are opened one after the other
+/// few should have a task at the same time, as the room of those tasks does not all go back.
+const LINGER: Duration = Duration::from_millis(100);
 
 /// Who waits for a batch's answer, and what the batch takes until then.
 #[derive(Debug)]
@@ -47,10 +53,15 @@ pub(super) struct Ticket {
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A chain, and what became of the log ledger that was to be made, looked at or closed.
 pub(super) type LedgerWork = Boxed<(Chain, Result<News, Fault>)>;
+/// Answers of the log ledger's writer, to come: in the order of the entries, so only the first one is waited for.
+pub(super) type Appends = VecDeque<Boxed<Result<Appended, AppendError>>>;
 type SnapshotWork = Boxed<(StateWriter, Result<(), SnapshotError>)>;
 
-pub(super) struct Task {
+/// The task's state, also while it rests.
+pub(crate) struct Task {
     pub(super) with: Arc<Collaborators>,
+    /// Where it runs.
+    runtime: Handle,
     pub(super) partition: PartitionId,
     /// What the log calls it: by its topic's name where that is known.
     pub(super) name: Arc<str>,
@@ -59,18 +70,19 @@ pub(super) struct Task {
     pub(super) core: PartitionCore<Cursors, Ticket>,
     pub(super) clock: OwnerClock,
     pub(super) log: LogReader,
-    pub(super) offsets: watch::Sender<LogOffsets>,
-    pub(super) queued_bytes: Arc<AtomicUsize>,
+    pub(super) shown: Arc<Shown>,
+    /// It had a command since the last tick.
+    busy: bool,
     pub(super) writer: Option<LedgerWriter>,
     pub(super) gap_start: Option<Offset>,
-    pub(super) appends: FuturesOrdered<Boxed<Result<Appended, AppendError>>>,
+    pub(super) appends: Appends,
     /// Home here, or away with `ledger_work`.
     pub(super) chain: Option<Chain>,
     pub(super) ledger_work: Option<LedgerWork>,
     pub(super) ledger_base: Offset,
     /// The ledger is being closed or rolled: what it does not confirm is answered when that is over.
     pub(super) closing: bool,
-    /// Ends when the open ledger is full (storage.md, amended D1).
+    /// Ends when the open ledger is full (storage.md, amended D1). There only while something is on its way, as nothing else fills it.
     pub(super) until_full: Option<Boxed<()>>,
     /// Ends when records can be stored again.
     pub(super) until_room: Option<Boxed<()>>,
@@ -85,10 +97,8 @@ pub(super) struct Task {
 
 /// Starts serving a taken partition.
 pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
-    let (commands, queue) = Commands::channel();
-    let (offsets, watch) = watch::channel(taken.log.with_view(|view| view.offsets()));
-    let queued_bytes = Arc::new(AtomicUsize::new(0));
-    let ended = Arc::new(Ended::default());
+    let (commands, inbox) = Commands::channel();
+    let shown = Arc::new(Shown::new(taken.log.with_view(|view| view.offsets())));
     let cursors = CursorCore::new(
         taken.config.partition.index,
         taken.state.meta.clone(),
@@ -99,20 +109,18 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         id: taken.config.partition,
         epoch: taken.config.epoch,
         commands,
-        offsets: watch,
-        ended: ended.clone(),
+        shown: shown.clone(),
         log: taken.log.clone(),
         time_turns: with.time_turns.clone(),
-        queued_bytes: queued_bytes.clone(),
         max_batch_bytes: with.max_batch_bytes,
         log_append_time: taken.config.log_append_time,
-        consumed: cursors.consumed(),
         refusal: Refusal::default(),
     }));
     let mutation = with.mutation;
     let task = Task {
         clock: OwnerClock::new(with.clock.clone(), taken.state.log.append_time),
         with,
+        runtime: Handle::current(),
         partition: taken.config.partition,
         name: taken.name,
         epoch: taken.config.epoch,
@@ -121,11 +129,11 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
             .covered_to(taken.covered)
             .mutated(mutation),
         log: taken.log,
-        offsets,
-        queued_bytes,
+        shown,
+        busy: true,
         writer: None,
         gap_start: taken.gap_start,
-        appends: FuturesOrdered::new(),
+        appends: VecDeque::new(),
         chain: Some(taken.log_chain),
         ledger_work: None,
         ledger_base: Offset(0),
@@ -140,9 +148,14 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         trimming: Trimming::default(),
         cursors,
     };
-    // Boxed: a future keeps what it is given twice, once as its argument and once as its own.
-    tokio::spawn(Box::new(task).run(queue, ended));
+    start(Box::new(task), inbox);
     handle
+}
+
+/// Starts the task of a partition that was taken over, or that rested.
+pub(super) fn start(task: Box<Task>, inbox: CommandInbox) {
+    let runtime = task.runtime.clone();
+    runtime.spawn(task.run(inbox));
 }
 
 /// Why the loop ended.
@@ -151,21 +164,51 @@ struct End {
     done: Option<oneshot::Sender<()>>,
 }
 
+/// What came of a time at work.
+enum Work {
+    Over(End),
+    /// There is nothing to do.
+    Idle,
+}
+
+impl End {
+    fn of_itself(why: Fault) -> Work {
+        Work::Over(Self { why, done: None })
+    }
+}
+
 impl Task {
-    async fn run(mut self: Box<Self>, mut commands: CommandQueue, ended: Arc<Ended>) {
-        let _panics = EndedOnDrop(ended.clone());
-        let end = self.serve(&mut commands).await;
+    async fn run(mut self: Box<Self>, mut inbox: CommandInbox) {
+        let panics = EndedOnDrop::new(self.shown.clone());
+        let mut commands = VecDeque::new();
+        match self.serve(&mut inbox, &mut commands).await {
+            Work::Over(end) => self.end(end, inbox, commands).await,
+            Work::Idle => {
+                panics.disarm();
+                rest_or_go_on(self, inbox);
+            }
+        }
+    }
+
+    /// Everyone who waits, or comes late, hears why.
+    async fn end(
+        mut self: Box<Self>,
+        end: End,
+        mut inbox: CommandInbox,
+        mut commands: VecDeque<Command>,
+    ) {
         if end.done.is_none() && end.why.reason != Reason::ShuttingDown {
             let why = &end.why;
             tracing::warn!(partition = %self.name, %why, "partition ends by itself; the next request takes it over again");
         }
-        ended.set(end.why.clone());
+        self.shown.end(end.why.clone());
         self.core.fail(end.why.clone());
         self.answer_all();
         self.fail_cursors(&end.why);
-        commands.close();
-        while let Ok(command) = commands.try_recv() {
-            match *command {
+        inbox.close();
+        inbox.take(&mut commands);
+        for command in commands {
+            match command {
                 Command::Produce(produce) => {
                     self.take(produce);
                     self.answer_all();
@@ -181,29 +224,30 @@ impl Task {
         }
     }
 
-    async fn serve(&mut self, commands: &mut CommandQueue) -> End {
-        let mut tick = tokio::time::interval(TICK);
+    async fn serve(&mut self, inbox: &mut CommandInbox, commands: &mut VecDeque<Command>) -> Work {
+        let mut due = Instant::now();
+        let mut tick = tokio::time::interval(LINGER);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
-                Some(appended) = self.appends.next(), if !self.appends.is_empty() => {
+                Some(appended) = next_append(&mut self.appends), if !self.appends.is_empty() => {
                     if let Err(why) = self.appended(appended) {
-                        return End { why, done: None };
+                        return End::of_itself(why);
                     }
                 }
                 (chain, result) = maybe(&mut self.ledger_work) => {
                     self.ledger_work = None;
                     self.chain = Some(chain);
                     if let Err(why) = Box::pin(self.ledger_arrived(result)).await {
-                        return End { why, done: None };
+                        return End::of_itself(why);
                     }
                 }
                 (chain, result) = maybe(&mut self.trimming.work) => {
                     self.trimming.work = None;
                     self.chain = Some(chain);
                     if let Err(why) = self.trimmed(result) {
-                        return End { why, done: None };
+                        return End::of_itself(why);
                     }
                 }
                 () = maybe(&mut self.until_full), if self.chain.is_some() => {
@@ -219,39 +263,53 @@ impl Task {
                     self.snapshot_work = None;
                     self.state_writer_returned(writer);
                     if let Err(why) = self.snapshot_ended(result) {
-                        return End { why, done: None };
+                        return End::of_itself(why);
                     }
                 }
                 (writer, result) = maybe(&mut self.cursors.work) => {
                     self.cursors.work = None;
                     self.state_writer_returned(writer);
                     if let Err(why) = self.delta_ended(result) {
-                        return End { why, done: None };
+                        return End::of_itself(why);
                     }
                 }
                 () = maybe(&mut self.cursors.until) => {
                     self.cursors.until = None;
                     self.tick_cursors();
                 }
-                command = commands.recv() => match command {
-                    None => {
+                there = next_commands(inbox, commands) => match there {
+                    false => {
                         let why = Fault::new(Reason::ShuttingDown, "every handle of the partition was dropped");
-                        return End { why, done: None };
+                        return End::of_itself(why);
                     }
-                    Some(command) => if let Some(end) = self.commands(command, commands).await {
-                        return end;
+                    true => if let Some(end) = self.commands(commands).await {
+                        return Work::Over(end);
                     }
                 },
-                _ = tick.tick() => self.ticked(),
+                _ = tick.tick() => {
+                    if Instant::now() >= due {
+                        due = Instant::now() + TICK;
+                        self.ticked();
+                        self.go_on();
+                    }
+                    if !std::mem::take(&mut self.busy) && self.is_idle() {
+                        return Work::Idle;
+                    }
+                }
             }
-            self.execute();
-            self.go_on_trimming();
-            self.go_on_cursors();
+            self.go_on();
         }
     }
 
+    /// After each turn: does what the state machines want.
+    pub(super) fn go_on(&mut self) {
+        self.execute();
+        self.go_on_trimming();
+        self.go_on_cursors();
+    }
+
     /// Time passed.
-    fn ticked(&mut self) {
+    pub(super) fn ticked(&mut self) {
         let now = self.clock.now_ms();
         self.note_wear();
         self.core.tick(now);
@@ -260,12 +318,14 @@ impl Task {
         self.tick_cursors();
     }
 
-    /// Handles one command and those that already wait behind it.
-    async fn commands(&mut self, first: Box<Command>, queue: &mut CommandQueue) -> Option<End> {
-        let mut next = Some(first);
-        let mut taken = 0;
-        while let Some(command) = next {
-            match *command {
+    /// Handles commands that wait, up to a turn's worth.
+    async fn commands(&mut self, commands: &mut VecDeque<Command>) -> Option<End> {
+        self.busy = true;
+        for _ in 0..COMMANDS_PER_TURN {
+            let Some(command) = commands.pop_front() else {
+                break;
+            };
+            match command {
                 Command::Produce(produce) => self.take(produce),
                 Command::Producer { producer, answer } => {
                     let known = self.core.state().log.producers.get(producer);
@@ -278,7 +338,7 @@ impl Task {
                 Command::Trim(trim) => self.trim(trim),
                 Command::Cursors(command) => self.cursor_command(command),
                 Command::Stop { why, done } => {
-                    // Rare and large, as all that is pinned apart here: every partition would have room for it.
+                    // Rare and large: every partition that works would have room for it.
                     Box::pin(self.drain()).await;
                     return Some(End {
                         why,
@@ -286,12 +346,6 @@ impl Task {
                     });
                 }
             }
-            taken += 1;
-            next = if taken < COMMANDS_PER_TURN {
-                queue.try_recv().ok()
-            } else {
-                None
-            };
         }
         let now = self.clock.now_ms();
         self.note_wear();
@@ -315,7 +369,7 @@ impl Task {
         let now = self.clock.now_ms();
         self.core.flush(now);
         self.execute();
-        while let Some(Ok(appended)) = self.appends.next().await {
+        while let Some(Ok(appended)) = next_append(&mut self.appends).await {
             let now = self.clock.now_ms();
             self.core.confirmed(appended.entry, now);
             self.execute();
@@ -359,7 +413,7 @@ impl Task {
             bytes,
             room,
         } = ticket;
-        self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.shown.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
         // Before the answer: who hears it may send more.
         drop(room);
         // Who asked may have gone; the batch is stored all the same.
@@ -370,22 +424,28 @@ impl Task {
         for effect in self.core.take_effects() {
             match effect {
                 Effect::Answer { ticket, result } => self.answer(ticket, result),
-                Effect::Append(entry) => {
-                    let writer = self
-                        .writer
-                        .as_ref()
-                        .expect("the core appends only after log_opened");
-                    self.appends.push_back(Box::pin(writer.append(entry)));
-                }
+                Effect::Append(entry) => self.append(entry),
                 Effect::Confirmed(entry) => {
                     let offsets = self.log.with_view(|view| view.confirm(entry));
-                    self.offsets.send_replace(offsets);
+                    self.shown.set_offsets(offsets);
                 }
                 Effect::OpenLog { base } => self.want(Wanted::Open(base)),
                 Effect::RollLog { base } => self.want(Wanted::Roll(base)),
                 Effect::VerifyLog { base } => self.want(Wanted::Verify(base)),
                 Effect::Snapshot => self.want_snapshot(),
             }
+        }
+    }
+
+    fn append(&mut self, entry: NewEntry) {
+        let writer = self
+            .writer
+            .as_ref()
+            .expect("the core appends only after log_opened");
+        self.appends.push_back(Box::pin(writer.append(entry)));
+        if self.until_full.is_none() {
+            let writer = writer.clone();
+            self.until_full = Some(Box::pin(async move { writer.until_full().await }));
         }
     }
 
@@ -419,6 +479,11 @@ impl Task {
         }
         Ok(())
     }
+}
+
+/// Waits until there are commands. False when none will ever come.
+async fn next_commands(inbox: &mut CommandInbox, commands: &mut VecDeque<Command>) -> bool {
+    !commands.is_empty() || inbox.receive(commands).await
 }
 
 /// The future inside, or for ever.

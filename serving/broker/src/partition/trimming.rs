@@ -104,6 +104,13 @@ pub(super) struct Trimming {
     ledger: Option<Wanted>,
 }
 
+impl Trimming {
+    /// True when nothing is under way, and nobody waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.work.is_none() && self.waiting.is_empty() && self.ledger.is_none()
+    }
+}
+
 impl Task {
     /// A log ledger is wanted: now, or as soon as the chain is home.
     pub(super) fn want(&mut self, wanted: Wanted) {
@@ -121,7 +128,7 @@ impl Task {
 
     /// Begins a trim, or answers at once.
     pub(super) fn trim(&mut self, command: TrimCommand) {
-        let offsets = *self.offsets.borrow();
+        let offsets = self.shown.offsets();
         let mut to = command.to.unwrap_or(offsets.high_watermark);
         if command.holds {
             // What is durable may be all that stands after a crash; what is not yet may be promised in a moment.
@@ -167,7 +174,7 @@ impl Task {
         }
         self.trimming.look = false;
         let to = self.trimming.wanted;
-        if to > self.offsets.borrow().log_start {
+        if to > self.shown.offsets().log_start {
             let (with, guard, mut chain) =
                 (self.with.clone(), self.guard.clone(), self.take_chain());
             self.trimming.work = Some(Box::pin(async move {
@@ -201,7 +208,7 @@ impl Task {
         match result {
             Ok(Done::Moved(to)) => {
                 let offsets = self.log.with_view(|view| view.move_start(to));
-                self.offsets.send_replace(offsets);
+                self.shown.set_offsets(offsets);
                 tracing::info!(partition = %self.name, log_start = %to, cause = self.trimming.cause, "log is trimmed");
                 let waiting = std::mem::take(&mut self.trimming.waiting);
                 for command in waiting {
@@ -236,7 +243,7 @@ impl Task {
             gone.extend(view.ledgers().take_while(unlinked));
             view.drop_first(gone.len())
         });
-        self.offsets.send_replace(offsets);
+        self.shown.set_offsets(offsets);
         if gone.is_empty() {
             self.trimming.rests_until = Some(Instant::now() + REST);
         } else {

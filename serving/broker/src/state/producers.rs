@@ -49,11 +49,63 @@ pub enum Verdict {
 }
 
 /// All producers of a partition. Changes only by [`Producers::apply`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Producers {
-    /// Boxed: a map makes room for eleven at once, and most partitions know one.
-    known: BTreeMap<ProducerId, Box<Known>>,
+#[derive(Debug, Clone, Default)]
+pub struct Producers(Table);
+
+/// Thousands of partitions are open, and most know one producer or none.
+#[derive(Debug, Clone)]
+enum Table {
+    Few(Option<(ProducerId, Known)>),
+    Many(Box<Many>),
+}
+
+#[derive(Debug, Clone, Default)]
+struct Many {
+    known: BTreeMap<ProducerId, Known>,
     by_activity: BTreeSet<(TimestampMs, ProducerId)>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::Few(None)
+    }
+}
+
+/// By what is known, however it is held.
+impl PartialEq for Producers {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Producers {}
+
+impl Many {
+    fn insert(&mut self, id: ProducerId, known: Known) {
+        self.by_activity.insert((known.last_activity, id));
+        self.known.insert(id, known);
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((_, id)) = self.by_activity.pop_first() {
+            self.known.remove(&id);
+        }
+    }
+}
+
+impl Known {
+    /// Folds one batch in, stored at that time.
+    fn add(&mut self, epoch: i16, stored: Stored) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.window.clear();
+        }
+        self.last_activity = stored.append_time;
+        self.window.push_back(stored);
+        if self.window.len() > BATCHES_IN_FLIGHT_MAX {
+            self.window.pop_front();
+        }
+    }
 }
 
 /// Sequences wrap from `i32::MAX` to 0.
@@ -87,89 +139,127 @@ impl Producers {
             base,
             append_time,
         };
-        let known = self.known.entry(id).or_insert_with(|| {
-            Box::new(Known {
-                epoch: batch.producer_epoch,
-                last_activity: append_time,
-                window: VecDeque::with_capacity(1),
-            })
-        });
-        self.by_activity.remove(&(known.last_activity, id));
-        if known.epoch != batch.producer_epoch {
-            known.epoch = batch.producer_epoch;
-            known.window.clear();
+        let epoch = batch.producer_epoch;
+        let new = || Known {
+            epoch,
+            last_activity: append_time,
+            window: VecDeque::with_capacity(1),
+        };
+        match &mut self.0 {
+            Table::Few(Some((one, known))) if *one == id => known.add(epoch, stored),
+            Table::Few(none @ None) => none.insert((id, new())).1.add(epoch, stored),
+            Table::Few(Some(_)) | Table::Many(_) => {
+                let many = self.many();
+                let known = many.known.entry(id).or_insert_with(new);
+                many.by_activity.remove(&(known.last_activity, id));
+                known.add(epoch, stored);
+                many.by_activity.insert((append_time, id));
+                if many.known.len() > PRODUCERS_MAX {
+                    many.forget_oldest();
+                }
+            }
         }
-        known.last_activity = append_time;
-        known.window.push_back(stored);
-        if known.window.len() > BATCHES_IN_FLIGHT_MAX {
-            known.window.pop_front();
+    }
+
+    /// Makes room for more than one.
+    fn many(&mut self) -> &mut Many {
+        if let Table::Few(few) = &mut self.0 {
+            let mut many = Box::<Many>::default();
+            if let Some((id, known)) = few.take() {
+                many.insert(id, known);
+            }
+            self.0 = Table::Many(many);
         }
-        self.by_activity.insert((append_time, id));
-        if self.known.len() > PRODUCERS_MAX {
-            self.forget_oldest();
+        match &mut self.0 {
+            Table::Many(many) => many,
+            Table::Few(_) => unreachable!("it was just made many"),
         }
     }
 
     /// Forgets producers whose last batch is older than `expiry` at `now`, an append time: part of the fold.
     pub fn expire(&mut self, now: TimestampMs, expiry: Duration) {
         let expiry = i64::try_from(expiry.as_millis()).unwrap_or(i64::MAX);
-        while self
-            .by_activity
-            .first()
-            .is_some_and(|(at, _)| at.saturating_add(expiry) < now)
-        {
-            self.forget_oldest();
+        let over = |at: TimestampMs| at.saturating_add(expiry) < now;
+        match &mut self.0 {
+            Table::Few(few) => {
+                few.take_if(|(_, known)| over(known.last_activity));
+            }
+            Table::Many(many) => {
+                while many.by_activity.first().is_some_and(|(at, _)| over(*at)) {
+                    many.forget_oldest();
+                }
+            }
         }
     }
 
     /// Forgets batches at or above `end`; a producer of which nothing is left is forgotten whole.
     pub(super) fn drop_from(&mut self, end: Offset) {
-        let by_activity = &mut self.by_activity;
-        self.known.retain(|id, known| {
+        let kept = |known: &mut Known| {
             known.window.retain(|stored| stored.base < end);
-            let keep = !known.window.is_empty();
-            if !keep {
-                by_activity.remove(&(known.last_activity, *id));
+            !known.window.is_empty()
+        };
+        match &mut self.0 {
+            Table::Few(few) => {
+                few.take_if(|(_, known)| !kept(known));
             }
-            keep
-        });
-    }
-
-    fn forget_oldest(&mut self) {
-        if let Some((_, id)) = self.by_activity.pop_first() {
-            self.known.remove(&id);
+            Table::Many(many) => {
+                let by_activity = &mut many.by_activity;
+                many.known.retain(|id, known| {
+                    let keep = kept(known);
+                    if !keep {
+                        by_activity.remove(&(known.last_activity, *id));
+                    }
+                    keep
+                });
+            }
         }
     }
 
     /// What is known of one producer.
     pub fn get(&self, producer: ProducerId) -> Option<&Known> {
-        self.known.get(&producer).map(Box::as_ref)
+        match &self.0 {
+            Table::Few(few) => few
+                .as_ref()
+                .filter(|(id, _)| *id == producer)
+                .map(|(_, known)| known),
+            Table::Many(many) => many.known.get(&producer),
+        }
     }
 
     /// All, by id.
     pub fn iter(&self) -> impl Iterator<Item = (&ProducerId, &Known)> {
-        self.known.iter().map(|(id, known)| (id, &**known))
+        let (few, many) = match &self.0 {
+            Table::Few(few) => (few.as_ref(), None),
+            Table::Many(many) => (None, Some(&many.known)),
+        };
+        let few = few.map(|(id, known)| (id, known));
+        few.into_iter().chain(many.into_iter().flatten())
     }
 
     /// How many.
     pub fn len(&self) -> usize {
-        self.known.len()
+        match &self.0 {
+            Table::Few(few) => usize::from(few.is_some()),
+            Table::Many(many) => many.known.len(),
+        }
     }
 
     /// True when none is known.
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.len() == 0
     }
 
     /// Puts one in as a snapshot had it.
     pub(super) fn restore(&mut self, id: ProducerId, known: Known) {
-        self.by_activity.insert((known.last_activity, id));
-        self.known.insert(id, Box::new(known));
+        match &mut self.0 {
+            Table::Few(none @ None) => *none = Some((id, known)),
+            _ => self.many().insert(id, known),
+        }
     }
 
     /// Judges a batch against this table. "No state" accepts any first sequence: it means forgotten or new, never stale.
     pub fn judge(&self, batch: &BatchHeader) -> Verdict {
-        let Some(known) = self.known.get(&batch.producer_id) else {
+        let Some(known) = self.get(batch.producer_id) else {
             return Verdict::Append;
         };
         let (epoch, first, last) = (

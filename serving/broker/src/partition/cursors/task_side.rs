@@ -4,7 +4,6 @@
 //! beside it and none is ever lost behind it (ARCHITECTURE D3).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -106,8 +105,6 @@ pub(crate) struct CursorTask {
     /// Something happened: views and answers are to be given out.
     touched: bool,
     failing: bool,
-    /// There are cursors.
-    consumed: Arc<AtomicBool>,
 }
 
 impl CursorTask {
@@ -122,7 +119,6 @@ impl CursorTask {
             until_at: None,
             touched: true,
             failing: false,
-            consumed: Arc::default(),
         }
     }
 
@@ -144,9 +140,9 @@ impl CursorTask {
         }
     }
 
-    /// Whether there are cursors, now.
-    pub(crate) fn consumed(&self) -> Arc<AtomicBool> {
-        self.consumed.clone()
+    /// True when nothing of them is under way, and nothing is due at a time of its own.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.work.is_none() && self.until.is_none() && !self.touched && !self.snapshot_due
     }
 }
 
@@ -201,7 +197,7 @@ impl Task {
                 answer,
             } => {
                 self.cursors.look_at_lanes();
-                let offsets = *self.offsets.borrow();
+                let offsets = self.shown.offsets();
                 let confirmed = &self.core.state().meta;
                 let views = self
                     .cursors
@@ -220,7 +216,7 @@ impl Task {
         now: TimestampMs,
     ) {
         if let Some(handed) = &mut new.handed {
-            handed.end = handed.end.min(self.offsets.borrow().high_watermark);
+            handed.end = handed.end.min(self.shown.offsets().high_watermark);
         }
         let attached = self.cursors.core.attach(new, now);
         let door = attached.map(|(consumer, view)| {
@@ -254,7 +250,7 @@ impl Task {
 
     /// After each turn: gives out what there is, and begins what is due.
     pub(crate) fn go_on_cursors(&mut self) {
-        let log_start = self.offsets.borrow().log_start;
+        let log_start = self.shown.offsets().log_start;
         if self.cursors.core.log_start() < log_start {
             let now = self.clock.now_ms();
             self.cursors.look_at_lanes();
@@ -268,7 +264,7 @@ impl Task {
         self.show_views();
         self.answer_cursors();
         let consumed = !self.core.state().meta.is_empty();
-        self.cursors.consumed.store(consumed, Ordering::Relaxed);
+        self.shown.set_consumed(consumed);
         let core = &self.cursors.core;
         // Without the writer nothing can be begun; it touches everything when it comes home.
         let write = core.due_at().filter(|_| self.state_writer.is_some());
