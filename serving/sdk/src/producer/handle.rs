@@ -49,7 +49,12 @@ impl Producer {
         Self {
             inner: Arc::new(Inner {
                 shared: Arc::new(shared),
-                spreader: Spreader::new(config.partitioner, partitions, rng),
+                spreader: Spreader::new(
+                    config.partitioner,
+                    partitions,
+                    config.batching.bytes_max,
+                    rng,
+                ),
                 batching: config.batching,
                 queues: (0..partitions).map(|_| OnceLock::new()).collect(),
                 runtime: Handle::current(),

@@ -2,15 +2,19 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
+use tokio::time::Instant;
 
 use super::record::Record;
 use crate::error::Error;
 
-/// Bytes of records without a key that go to one partition before another is drawn: enough for good batches, little enough to
-/// spread evenly.
+/// Records without a key go to one partition until they fill a batch: under load batches are as large as with one partition. A producer
+/// that fills none within this time …
+const STICKY_TIME: Duration = Duration::from_millis(10);
+/// … goes on to another partition after so many bytes: enough for good batches, little enough to spread evenly.
 const STICKY_BYTES: usize = 64 << 10;
 
 type Function = dyn Fn(&Record, u32) -> u32 + Send + Sync;
@@ -19,8 +23,8 @@ type Function = dyn Fn(&Record, u32) -> u32 + Send + Sync;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Partitioner {
-    /// Keyed records by [`murmur2`] as the Java client does, so that both agree; others stick to one partition for 64 KiB, then move
-    /// to another.
+    /// Keyed records by [`murmur2`] as the Java client does, so that both agree; others stick to one partition for as many bytes as a
+    /// batch takes, or for 64 KiB when those took longer than 10 ms, then move to another.
     #[default]
     Keyed,
     /// A function of record and number of partitions. An answer outside the topic refuses the record.
@@ -75,24 +79,38 @@ pub fn murmur2(bytes: &[u8]) -> u32 {
 pub(super) struct Spreader {
     partitioner: Partitioner,
     partitions: u32,
+    /// What a batch takes.
+    batch_bytes: usize,
     sticky: Mutex<Sticky>,
 }
 
 struct Sticky {
     partition: u32,
     bytes: usize,
+    /// At so many bytes another one may be due.
+    look_at: usize,
+    /// When it was drawn.
+    since: Instant,
     rng: ChaCha8Rng,
 }
 
 impl Spreader {
-    pub(super) fn new(partitioner: Partitioner, partitions: u32, mut rng: ChaCha8Rng) -> Self {
+    pub(super) fn new(
+        partitioner: Partitioner,
+        partitions: u32,
+        batch_bytes: usize,
+        mut rng: ChaCha8Rng,
+    ) -> Self {
         let partition = rng.random_range(0..partitions);
         Self {
             partitioner,
             partitions,
+            batch_bytes,
             sticky: Mutex::new(Sticky {
                 partition,
                 bytes: 0,
+                look_at: STICKY_BYTES.min(batch_bytes),
+                since: Instant::now(),
                 rng,
             }),
         }
@@ -120,14 +138,26 @@ impl Spreader {
 
     fn stick(&self, cost: usize) -> u32 {
         let mut sticky = self.sticky.lock().unwrap_or_else(PoisonError::into_inner);
-        if sticky.bytes >= STICKY_BYTES && self.partitions > 1 {
-            // Any other one, all equally likely.
-            let step = sticky.rng.random_range(1..self.partitions);
-            sticky.partition = (sticky.partition + step) % self.partitions;
-            sticky.bytes = 0;
+        if sticky.bytes >= sticky.look_at && self.partitions > 1 {
+            self.look(&mut sticky);
         }
         sticky.bytes += cost;
         sticky.partition
+    }
+
+    /// Goes on to another partition if it is time.
+    fn look(&self, sticky: &mut Sticky) {
+        let now = Instant::now();
+        if sticky.bytes < self.batch_bytes && now - sticky.since < STICKY_TIME {
+            sticky.look_at = (sticky.bytes + STICKY_BYTES).min(self.batch_bytes);
+            return;
+        }
+        // Any other one, all equally likely.
+        let step = sticky.rng.random_range(1..self.partitions);
+        sticky.partition = (sticky.partition + step) % self.partitions;
+        sticky.bytes = 0;
+        sticky.look_at = STICKY_BYTES.min(self.batch_bytes);
+        sticky.since = now;
     }
 }
 
@@ -161,19 +191,38 @@ mod tests {
         );
     }
 
-    #[test]
-    fn records_without_a_key_stick_and_spread() {
-        let spreader = Spreader::new(Partitioner::Keyed, 4, ChaCha8Rng::seed_from_u64(1));
+    /// Sends records of 1 KiB: how many went to each of four partitions, and how often the partition changed.
+    async fn spread(batch_bytes: usize, records: u32, pause: Duration) -> ([u32; 4], u32) {
+        let rng = ChaCha8Rng::seed_from_u64(1);
+        let spreader = Spreader::new(Partitioner::Keyed, 4, batch_bytes, rng);
         let record = Record::new("x");
         let mut counts = [0_u32; 4];
         let mut changes = 0;
         let mut last = None;
-        for _ in 0..64 * 100 {
+        for _ in 0..records {
             let partition = spreader.pick(&record, 1024).unwrap();
             counts[partition as usize] += 1;
             changes += u32::from(last.is_some_and(|last| last != partition));
             last = Some(partition);
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
         }
+        (counts, changes)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn records_without_a_key_stick_for_a_batch_under_load() {
+        let (counts, changes) = spread(256 << 10, 256 * 100, Duration::ZERO).await;
+        assert_eq!(changes, 99);
+        assert!(counts.iter().all(|count| *count > 3_200), "{counts:?}");
+        let (_, changes) = spread(16 << 10, 16 * 100, Duration::ZERO).await;
+        assert_eq!(changes, 99, "batches are smaller");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn records_without_a_key_move_on_early_when_they_come_slowly() {
+        let (counts, changes) = spread(1 << 20, 64 * 100, Duration::from_millis(1)).await;
         assert_eq!(changes, 99);
         assert!(counts.iter().all(|count| *count > 800), "{counts:?}");
     }
@@ -181,10 +230,10 @@ mod tests {
     #[test]
     fn partition_outside_the_topic_is_refused() {
         let rng = || ChaCha8Rng::seed_from_u64(1);
-        let spreader = Spreader::new(Partitioner::Keyed, 4, rng());
+        let spreader = Spreader::new(Partitioner::Keyed, 4, 1 << 20, rng());
         assert_eq!(spreader.pick(&Record::new("x").partition(3), 1).unwrap(), 3);
         assert!(spreader.pick(&Record::new("x").partition(4), 1).is_err());
-        let spreader = Spreader::new(Partitioner::function(|_, count| count), 4, rng());
+        let spreader = Spreader::new(Partitioner::function(|_, count| count), 4, 1 << 20, rng());
         assert!(spreader.pick(&Record::new("x"), 1).is_err());
     }
 }
