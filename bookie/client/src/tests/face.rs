@@ -99,7 +99,11 @@ async fn one_bookie_creates_appends_reads_recovers_and_deletes() {
 async fn writer_with_nothing_to_do_has_no_task_and_goes_on_when_asked() {
     let cluster = Cluster::new(3, 3, 3, 2);
     let client = cluster.client(1);
-    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
     let before = tasks();
     let writer = open(&client, 0).await;
     assert_eq!(tasks(), before);

@@ -79,8 +79,8 @@ fn refusal_names_the_subscription_what_it_keeps_and_what_it_may() {
     assert_eq!(fault.reason, Reason::BacklogExceeded);
     for part in [
         "public/default/slow",
-        "1500 bytes",
-        "1000",
+        "1.46KiB",
+        "1KB",
         "61 s",
         "60 s",
         "partition 3",

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bookie_client::mailbox::{Inbox, WeakSender};
 use hulse_proto::id::PartitionId;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::handle::Command;
 use super::task::{TICK, Task, start};
@@ -104,6 +104,16 @@ pub(super) fn rest_or_go_on(mut task: Box<Task>, inbox: Inbox<Command, Box<Task>
 }
 
 impl Task {
+    /// It waited for a while; from `due` on time counts as passed. True: nothing happened since the last look, and nothing is under way.
+    pub(super) fn lingered(&mut self, due: &mut Instant) -> bool {
+        if Instant::now() >= *due {
+            *due = Instant::now() + TICK;
+            self.ticked();
+            self.go_on();
+        }
+        !std::mem::take(&mut self.busy) && self.is_idle()
+    }
+
     /// True when nothing is under way and nothing waits: only a command can change anything, or a tick.
     pub(super) fn is_idle(&self) -> bool {
         self.appends.is_empty()

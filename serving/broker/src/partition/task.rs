@@ -72,7 +72,7 @@ pub(crate) struct Task {
     pub(super) log: LogReader,
     pub(super) shown: Arc<Shown>,
     /// It had a command since the last tick.
-    busy: bool,
+    pub(super) busy: bool,
     pub(super) writer: Option<LedgerWriter>,
     pub(super) gap_start: Option<Offset>,
     pub(super) appends: Appends,
@@ -278,24 +278,14 @@ impl Task {
                     self.tick_cursors();
                 }
                 there = next_commands(inbox, commands) => match there {
-                    false => {
-                        let why = Fault::new(Reason::ShuttingDown, "every handle of the partition was dropped");
-                        return End::of_itself(why);
-                    }
+                    false => return End::of_itself(let_go()),
                     true => if let Some(end) = self.commands(commands).await {
                         return Work::Over(end);
                     }
                 },
-                _ = tick.tick() => {
-                    if Instant::now() >= due {
-                        due = Instant::now() + TICK;
-                        self.ticked();
-                        self.go_on();
-                    }
-                    if !std::mem::take(&mut self.busy) && self.is_idle() {
-                        return Work::Idle;
-                    }
-                }
+                _ = tick.tick() => if self.lingered(&mut due) {
+                    return Work::Idle;
+                },
             }
             self.go_on();
         }
@@ -492,4 +482,11 @@ async fn maybe<T>(work: &mut Option<Boxed<T>>) -> T {
         Some(work) => work.await,
         None => std::future::pending().await,
     }
+}
+
+fn let_go() -> Fault {
+    Fault::new(
+        Reason::ShuttingDown,
+        "every handle of the partition was dropped",
+    )
 }
