@@ -19,9 +19,6 @@ const RECORD_BYTES: usize = 1024;
 /// Partitions of the topics that are compared; the first is the reference.
 const COUNTS: [u32; 3] = [1, 1_000, 10_000];
 const ROUNDS: usize = 3;
-/// What the client sends to one partition before it goes on to another: records without a key come in batches of this size when there are
-/// many partitions, and in larger ones when there is but one.
-const BATCH_BYTES: usize = 64 << 10;
 /// Topics of the list, and partitions of the wide topic.
 const MANY: u32 = 10_000;
 /// Topics that are made at the same time.
@@ -33,25 +30,18 @@ pub(crate) fn measure(folder: &Path, table: &mut Table, runtime: &Runtime) -> an
         runtime.block_on(open(count))?;
     }
     let mut rates = COUNTS.map(|_| Vec::new());
-    let mut alike = Vec::new();
     for _ in 0..ROUNDS {
         for (count, rates) in COUNTS.iter().zip(&mut rates) {
-            rates.push(runtime.block_on(fill(*count, None))?);
+            rates.push(runtime.block_on(fill(*count))?);
         }
-        alike.push(runtime.block_on(fill(1, Some(BATCH_BYTES)))?);
     }
     let rates = rates.map(|mut rates| median(&mut rates));
-    let alike = median(&mut alike);
     for (count, rate) in COUNTS.iter().zip(rates).skip(1) {
         table.row(
             &format!("produce 1 KiB into {count} partitions, sync off"),
             &format!("{rate:.0} MB/s"),
-            &format!(
-                "1 partition {:.0} MB/s, with batches of {} KiB {alike:.0} MB/s",
-                rates[0],
-                BATCH_BYTES >> 10
-            ),
-            &format!("{:.2}, {:.2}", rate / rates[0], rate / alike),
+            &format!("1 partition {:.0} MB/s", rates[0]),
+            &format!("{:.2}", rate / rates[0]),
             "at least 0.80",
         );
     }
@@ -82,14 +72,10 @@ async fn open(count: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends records without a key, which the client spreads, and waits for all of them: MB/s. `batch`: its largest batch.
-async fn fill(count: u32, batch: Option<usize>) -> anyhow::Result<f64> {
+/// Sends records without a key, which the client spreads batch by batch, and waits for all of them: MB/s.
+async fn fill(count: u32) -> anyhow::Result<f64> {
     let client = Client::builder(Server::address()).build()?;
-    let mut producer = client.producer(name(count));
-    if let Some(bytes) = batch {
-        producer = producer.max_bytes(bytes);
-    }
-    let producer = producer.build().await?;
+    let producer = client.producer(name(count)).build().await?;
     let value = Bytes::from(incompressible(RECORD_BYTES));
     let began = Instant::now();
     for _ in 0..RUN_BYTES / RECORD_BYTES {
