@@ -54,6 +54,9 @@ pub(super) fn node_config(config: &Config, ground: &Ground) -> NodeConfig {
 /// # Errors
 /// It has, or the directory cannot be used.
 pub(super) fn look(directory: &Path) -> Result<(), Failure> {
+    if !directory.exists() {
+        return Ok(());
+    }
     let locked = OsDisk::open(directory).and_then(|disk| disk.lock());
     let locked = locked.map(drop);
     locked.map_err(|error| failures::bookie(&error.into(), directory))

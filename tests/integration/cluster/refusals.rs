@@ -38,11 +38,11 @@ fn bookie_starts_on_its_own_disk_alone() {
         cluster.bookie_at(&cluster.data(8), 1, "b8"),
         "belongs to bookie b1",
     );
+    assert!(cluster.bookies[0].stop().success());
     // An empty disk under a name that is known.
     let empty = cluster.bookie_at(&cluster.data(9), 1, "b1");
     refused(empty, "the disk is lost or not mounted");
     // Another cell in the same etcd.
-    assert!(cluster.bookies[0].stop().success());
     let mut strange = cluster.bookie(0);
     strange.set("HULSE_METADATA__PREFIX", "other/");
     refused(strange, "belongs to cell");
@@ -80,7 +80,7 @@ fn node_waits_for_etcd_and_can_be_ended_meanwhile() {
         &[
             "bookie",
             "--data",
-            "data",
+            &folder.path().join("data").display().to_string(),
             "--metadata",
             "http://127.0.0.1:17959",
         ],

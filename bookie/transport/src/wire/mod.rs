@@ -1,6 +1,6 @@
 //! Requests and answers as messages, and the codec that carries them.
 //!
-//! Reading order: [`request`], [`answer`], `fault` (every `BookieError`), `pieces` (entries), `frame` (the codec).
+//! Reading order: `request`, `answer`, `fault` (every `BookieError`), `pieces` (entries), `frame` (the codec).
 //!
 //! A decoder takes whatever arrives: what is no request or answer is [`Malformed`], and never a panic.
 
