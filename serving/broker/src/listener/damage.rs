@@ -16,7 +16,7 @@ use super::ledgers::kind;
 use crate::DamagedEntries;
 use crate::topics::Topic;
 
-/// Runs of damaged entries that one answer describes.
+/// Runs of damaged entries that one answer describes, and ranges of bytes.
 const DAMAGE_MAX: usize = 1_000;
 /// Ledgers that one answer asks metadata for.
 const LEDGERS_MAX: usize = 1_000;
@@ -54,7 +54,8 @@ impl Front {
             scrub_interval_ms: u64::try_from(report.scrub_interval.as_millis()).unwrap_or(u64::MAX),
             ..Default::default()
         };
-        let bytes = report.bytes.into_iter();
+        answer.more = report.bytes.len().saturating_sub(DAMAGE_MAX) as u64;
+        let bytes = report.bytes.into_iter().take(DAMAGE_MAX);
         answer.bytes = bytes
             .map(|(file, first, end)| v1::DamagedBytes { file, first, end })
             .collect();

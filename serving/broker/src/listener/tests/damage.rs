@@ -12,8 +12,13 @@ use crate::listener::{Front, FrontParts};
 use crate::testing::MemoryBroker;
 use crate::{BrokerConfig, DamageReport, DamagedEntries};
 
-/// A front whose bookie knows of `runs` damaged runs in each of these ledgers.
-fn front(memory: &MemoryBroker, ledgers: std::ops::Range<u64>, runs: u64) -> Arc<Front> {
+/// A front whose bookie knows of `runs` damaged runs in each of these ledgers, and of so many ranges of bytes.
+fn front(
+    memory: &MemoryBroker,
+    ledgers: std::ops::Range<u64>,
+    runs: u64,
+    bytes: u64,
+) -> Arc<Front> {
     let name = NodeName::new("broker-1").unwrap();
     let broker = memory.broker(BrokerConfig::new(name, "127.0.0.1:7400"));
     let run = |ledger: u64, at: u64| DamagedEntries {
@@ -25,6 +30,7 @@ fn front(memory: &MemoryBroker, ledgers: std::ops::Range<u64>, runs: u64) -> Arc
     let entries = ledgers.flat_map(|ledger| (0..runs).map(move |at| run(ledger, at)));
     let report = DamageReport {
         entries: entries.collect(),
+        bytes: (0..bytes).map(|at| (1, 2 * at, 2 * at + 1)).collect(),
         ..DamageReport::default()
     };
     Front::new(FrontParts {
@@ -54,7 +60,7 @@ fn asked(memory: &MemoryBroker, fate: Fate) -> Arc<AtomicUsize> {
 #[tokio::test(start_paused = true)]
 async fn answer_about_damage_asks_for_each_ledger_once_and_for_no_more_than_it_may() {
     let memory = MemoryBroker::default();
-    let few = front(&memory, 1..11, 1_000);
+    let few = front(&memory, 1..11, 1_000, 0);
     let name = "t".parse().unwrap();
     let topic = few.topics().resolve(&name, true).await.unwrap();
     let count = asked(&memory, Fate::Pass);
@@ -62,16 +68,17 @@ async fn answer_about_damage_asks_for_each_ledger_once_and_for_no_more_than_it_m
     assert_eq!((answer.damage.len(), answer.more), (0, 0));
     assert_eq!(count.swap(0, Ordering::Relaxed), 10);
 
-    let many = front(&memory, 1..5_001, 3);
+    let many = front(&memory, 1..5_001, 3, 1_007);
     let answer = many.damage(Some(&topic)).await;
     assert_eq!(count.load(Ordering::Relaxed), 1_000);
-    assert_eq!((answer.damage.len(), answer.more), (0, 3 * 4_000));
+    assert_eq!((answer.damage.len(), answer.more), (0, 3 * 4_000 + 7));
+    assert_eq!(answer.bytes.len(), 1_000);
 }
 
 #[tokio::test(start_paused = true)]
 async fn answer_about_damage_does_not_wait_for_silent_metadata() {
     let memory = MemoryBroker::default();
-    let front = front(&memory, 1..101, 1);
+    let front = front(&memory, 1..101, 1, 0);
     let name = "t".parse().unwrap();
     let topic = front.topics().resolve(&name, true).await.unwrap();
     asked(&memory, Fate::Silent(Duration::from_secs(10)));
