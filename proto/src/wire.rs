@@ -33,5 +33,17 @@ pub mod etcd {
     tonic::include_proto!("etcdserverpb");
 }
 
+/// Calls between our own nodes, package `hulse.bookie.v1`.
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::too_many_lines,
+    rust_2018_idioms,
+    unused_results
+)]
+pub mod bookie {
+    tonic::include_proto!("hulse.bookie.v1");
+}
+
 /// Descriptors of every service, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

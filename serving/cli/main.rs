@@ -128,12 +128,14 @@ fn end(failure: &Failure, output: Output) -> ExitCode {
 
 fn run(arguments: Arguments, output: Output) -> Result<(), Stop> {
     let globals: &Globals = &arguments.globals;
-    if !matches!(arguments.command, Command::Standalone(_)) {
+    if !arguments.command.is_a_server() {
         roles::logging::of_client(globals.verbose, output);
     }
     let session = Session { globals, output };
     match &arguments.command {
         Command::Standalone(standalone) => roles::standalone::run(standalone, globals, output),
+        Command::Broker(broker) => roles::broker::run(broker, globals, output),
+        Command::Bookie(bookie) => roles::bookie::run(bookie, globals, output),
         Command::Config(command) => commands::config::run(command, globals, output),
         Command::Profile(command) => profile::run(session, command),
         Command::Produce(produce) => session::run(commands::produce::run(session, produce)),

@@ -9,6 +9,7 @@
 //! Reading order: `runner`, `decoders`, `log`, `seeds`, `mutator`, `corpus`, `allocation`.
 
 mod allocation;
+mod calls;
 mod corpus;
 mod decoders;
 mod kafka;

@@ -9,6 +9,7 @@
 )]
 
 mod cli;
+mod cluster;
 mod cursors;
 mod delivery;
 mod delivery_modes;

@@ -11,7 +11,12 @@ use crate::{none, root};
 const ARROWS: &[(&str, &[&str])] = &[
     ("hulse-proto", &[]),
     ("bookie-metadata", &["hulse-proto"]),
-    ("bookie-client", &["hulse-proto", "bookie-metadata"]),
+    ("bookie-transport", &["hulse-proto"]),
+    // The transport for tests only: who carries calls is the caller's choice.
+    (
+        "bookie-client",
+        &["hulse-proto", "bookie-metadata", "bookie-transport"],
+    ),
     ("bookie-node", &["hulse-proto", "bookie-metadata"]),
     ("hulse-sdk", &["hulse-proto"]),
     (
@@ -50,6 +55,7 @@ const ONLY: &[(&str, &[&str])] = &[
             "hulse-sdk",
             "serving-broker",
             "bookie-metadata",
+            "bookie-transport",
         ],
     ),
     ("tonic-reflection", &["serving-broker"]),

@@ -40,7 +40,7 @@ mod tests;
 pub mod writer;
 
 pub use config::ClientConfig;
-pub use directory::{BookieDirectory, Candidate};
+pub use directory::{BookieDirectory, Candidate, Dial, Listed, RegisteredBookies, list_bookies};
 pub use error::{
     AppendError, CloseError, CreateError, DeleteError, GuardFailed, MemberAnswer, MemberAnswers,
     NotWritten, ReadError, RecoverError, RollError, WriterEnd,

@@ -354,6 +354,23 @@ impl Entry {
         })
     }
 
+    /// Puts an entry together from its encoded header and the pieces of its payload, as a wire carries them. The header's checksum is
+    /// checked and the payload's is not: whoever stores the entry or hands it on calls [`Entry::verify`].
+    ///
+    /// # Errors
+    /// [`EntryError`], also when the pieces are not as long as the header says. Nothing is copied.
+    pub fn from_parts(header: &[u8], parts: Vec<Bytes>) -> Result<Self, EntryError> {
+        let header = EntryHeader::decode(header)?;
+        let found = parts.iter().map(Bytes::len).sum::<usize>();
+        if found != header.payload_len as usize {
+            return Err(EntryError::CutOff {
+                found: found + HEADER_BYTES,
+                expected: header.entry_len(),
+            });
+        }
+        Ok(Self { header, parts })
+    }
+
     /// Checks the payload against the header: a bookie does so before it stores (storage.md B0, W3).
     ///
     /// # Errors

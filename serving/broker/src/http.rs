@@ -14,7 +14,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bookie_metadata::MetadataStore;
 use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::listener::HttpDoor;
 
 /// A key whose reading shows that metadata answer; it need not exist.
 const PROBE_KEY: &str = "cell";
@@ -27,7 +31,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 pub type StorageMode = Arc<dyn Fn() -> &'static str + Send + Sync>;
 
 /// What the probes look at. Shared with whoever starts and stops the listeners.
-pub(crate) struct Probes {
+pub struct Probes {
     registry: Arc<Registry>,
     metadata: Arc<dyn MetadataStore>,
     storage: Option<StorageMode>,
@@ -37,8 +41,8 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// Not serving yet.
-    pub(crate) fn new(
+    /// Not serving yet. `storage`: of the bookie in this process, if there is one.
+    pub fn new(
         registry: Arc<Registry>,
         metadata: Arc<dyn MetadataStore>,
         storage: Option<StorageMode>,
@@ -54,7 +58,7 @@ impl Probes {
     }
 
     /// The listeners serve, or no longer do.
-    pub(crate) fn set_serving(&self, serving: bool) {
+    pub fn set_serving(&self, serving: bool) {
         self.serving.store(serving, Ordering::Release);
         if serving {
             self.started.store(true, Ordering::Release);
@@ -98,8 +102,24 @@ impl Probes {
     }
 }
 
+/// Serves metrics and probes until `stop`: all of a node's HTTP, whatever its role. At most an eighth of `connections_max` connections
+/// at once.
+///
+/// # Errors
+/// The listener failed.
+pub async fn serve_probes(
+    listener: TcpListener,
+    probes: Arc<Probes>,
+    connections_max: usize,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    axum::serve(HttpDoor::new(listener, connections_max), router(probes))
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
+}
+
 /// The routes.
-pub(crate) fn router(probes: Arc<Probes>) -> Router {
+fn router(probes: Arc<Probes>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/livez", get(async || "ok\n"))

@@ -13,8 +13,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::backlogs::Watch;
-use crate::http::{self, Probes, StorageMode};
-use crate::listener::{Front, FrontParts, HttpDoor, Services, WireListener, accept, set_serving};
+use crate::http::{Probes, StorageMode, serve_probes};
+use crate::listener::{Front, FrontParts, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
 use crate::retention::Sweep;
 use crate::subscriptions::Orphans;
@@ -108,12 +108,12 @@ pub async fn serve_with(
     let health = services.health();
     // The HTTP listener outlives the drain, so that its probes can tell of it.
     let http_stop = CancellationToken::new();
-    let http_server = axum::serve(
-        HttpDoor::new(http, front.config.connections_max),
-        http::router(probes.clone()),
-    )
-    .with_graceful_shutdown(http_stop.clone().cancelled_owned());
-    let mut http_server = tokio::spawn(http_server.into_future());
+    let mut http_server = tokio::spawn(serve_probes(
+        http,
+        probes.clone(),
+        front.config.connections_max,
+        http_stop.clone(),
+    ));
     let grpc_stop = CancellationToken::new();
     let serving = services.serve(
         accept(grpc, front.config.connections_max),

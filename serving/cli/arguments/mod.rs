@@ -23,7 +23,7 @@ pub(crate) use checks::{Completions, Doctor, Shell, Verify};
 pub(crate) use generate::{Demo, Generate};
 pub(crate) use globals::Globals;
 pub(crate) use ledgers::Ledgers;
-pub(crate) use node::{ConfigCommand, Standalone};
+pub(crate) use node::{Bookie, BookieCommand, BookieNode, Broker, ConfigCommand, Role, Standalone};
 pub(crate) use profile::ProfileCommand;
 pub(crate) use records::{Acks, Compression, Consume, Produce};
 pub(crate) use subscriptions::{OfTopic, Subscriptions, Type};

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use super::{
-    Bench, Completions, ConfigCommand, Consume, Doctor, Generate, Globals, Ledgers, Produce,
-    ProfileCommand, Standalone, Subscriptions, Topics, Verify,
+    Bench, Bookie, Broker, Completions, ConfigCommand, Consume, Doctor, Generate, Globals, Ledgers,
+    Produce, ProfileCommand, Standalone, Subscriptions, Topics, Verify,
 };
 
 /// Durable streaming platform: one binary for the server and the command line.
@@ -31,6 +31,10 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a server: broker, bookie and metadata in one process
     Standalone(Standalone),
+    /// Run a broker of a cluster: clients connect to it
+    Broker(Box<Broker>),
+    /// Run a bookie of a cluster, or format its directory: it keeps records
+    Bookie(Box<Bookie>),
     /// Send records, one per line of standard input
     Produce(Produce),
     /// Read records; begins at the end and follows unless told otherwise
@@ -65,11 +69,24 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// True for what logs as a server does.
+    pub(crate) fn is_a_server(&self) -> bool {
+        matches!(
+            self,
+            Self::Standalone(_) | Self::Broker(_) | Self::Bookie(_)
+        )
+    }
+
     /// False for what needs no server, so no profile either.
     pub(crate) fn talks_to_a_server(&self) -> bool {
         !matches!(
             self,
-            Self::Standalone(_) | Self::Config(_) | Self::Profile(_) | Self::Completions(_)
+            Self::Standalone(_)
+                | Self::Broker(_)
+                | Self::Bookie(_)
+                | Self::Config(_)
+                | Self::Profile(_)
+                | Self::Completions(_)
         )
     }
 }

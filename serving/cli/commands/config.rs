@@ -1,6 +1,6 @@
 //! `hulse config`: what a node would start with.
 
-use crate::arguments::{ConfigCommand, Globals};
+use crate::arguments::{ConfigCommand, Globals, Role};
 use crate::config::{Loaded, Sources, load, reference, show, show_json};
 use crate::failure::{Failure, Stop};
 use crate::output::{Output, Shape, yaml};
@@ -12,8 +12,8 @@ use crate::output::{Output, Shape, yaml};
 pub(crate) fn run(command: &ConfigCommand, globals: &Globals, output: Output) -> Result<(), Stop> {
     match command {
         ConfigCommand::Default => output.text(&reference()),
-        ConfigCommand::Show { origin } => {
-            let loaded = with_flags(globals, Vec::new())?;
+        ConfigCommand::Show { origin, role } => {
+            let loaded = with_flags(globals, Vec::new(), *role != Role::Standalone)?;
             match output.shape {
                 Shape::Table | Shape::Wide | Shape::Help => output.text(&show(&loaded, *origin)),
                 Shape::Json => output.text(&format!("{:#}\n", show_json(&loaded))),
@@ -26,21 +26,28 @@ pub(crate) fn run(command: &ConfigCommand, globals: &Globals, output: Output) ->
                 }
             }
         }
-        ConfigCommand::Check => {
-            for_standalone(globals, Vec::new())?;
+        ConfigCommand::Check { role } => {
+            let none = Vec::new();
+            match role {
+                Role::Standalone => for_standalone(globals, none)?,
+                Role::Broker => for_broker(globals, none)?,
+                Role::Bookie => for_bookie(globals, none)?,
+            };
             output.say("the configuration is valid");
             Ok(())
         }
     }
 }
 
-/// The configuration of this process: file, environment, and these flags as (key, flag, text).
+/// The configuration of this process: file, environment, and these flags as (key, flag, text), over the defaults of a standalone
+/// server or of a cluster.
 ///
 /// # Errors
 /// Every fault at once.
 pub(crate) fn with_flags(
     globals: &Globals,
     flags: Vec<(&'static str, &'static str, String)>,
+    in_cluster: bool,
 ) -> Result<Loaded, Failure> {
     let sources = Sources {
         file: globals.config.clone(),
@@ -53,11 +60,12 @@ pub(crate) fn with_flags(
             })
             .collect(),
         flags,
+        in_cluster,
     };
     Ok(load(sources)?)
 }
 
-/// As [`with_flags`], for a standalone server: the only one there is now.
+/// As [`with_flags`], for a standalone server.
 ///
 /// # Errors
 /// Also what one process alone cannot do.
@@ -65,9 +73,35 @@ pub(crate) fn for_standalone(
     globals: &Globals,
     flags: Vec<(&'static str, &'static str, String)>,
 ) -> Result<Loaded, Failure> {
-    let loaded = with_flags(globals, flags)?;
+    let loaded = with_flags(globals, flags, false)?;
     loaded.check_standalone().map_err(|faults| {
         Failure::from(faults).next("set each key of broker.replication to 1, or leave it out")
     })?;
+    Ok(loaded)
+}
+
+/// As [`with_flags`], for a broker of a cluster.
+///
+/// # Errors
+/// Also what it cannot be without.
+pub(crate) fn for_broker(
+    globals: &Globals,
+    flags: Vec<(&'static str, &'static str, String)>,
+) -> Result<Loaded, Failure> {
+    let loaded = with_flags(globals, flags, true)?;
+    loaded.check_in_cluster()?;
+    Ok(loaded)
+}
+
+/// As [`with_flags`], for a bookie of a cluster.
+///
+/// # Errors
+/// Also what it cannot be without.
+pub(crate) fn for_bookie(
+    globals: &Globals,
+    flags: Vec<(&'static str, &'static str, String)>,
+) -> Result<Loaded, Failure> {
+    let loaded = with_flags(globals, flags, true)?;
+    loaded.check_bookie()?;
     Ok(loaded)
 }

@@ -57,6 +57,11 @@ const fn dry(path: &'static str, answer: Answer) -> Row {
 /// Every leaf.
 pub(crate) const ROWS: &[Row] = &[
     row("standalone", Answer::Text("runs until it is stopped")),
+    row("broker", Answer::Text("runs until it is stopped")),
+    row(
+        "bookie format",
+        Answer::Text("nothing; who it is now goes to standard error"),
+    ),
     row("produce", Answer::One(super::produce::ProducedView::FIELDS)),
     row("consume", Answer::Stream(RECORD_FIELDS)),
     row("topics list", Answer::Many(topics::TopicRow::FIELDS)),

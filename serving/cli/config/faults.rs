@@ -12,6 +12,8 @@ pub(crate) enum Place {
     Variable(String),
     /// In a flag.
     Flag(String),
+    /// Nowhere: it is built in, for nodes of a cluster.
+    Cluster,
     /// Nowhere: it is built in.
     Default,
 }
@@ -23,6 +25,7 @@ impl fmt::Display for Place {
             Self::File(path, None) => write!(f, "{}", path.display()),
             Self::Variable(name) => write!(f, "environment variable {name}"),
             Self::Flag(name) => write!(f, "flag {name}"),
+            Self::Cluster => f.write_str("default of a cluster"),
             Self::Default => f.write_str("default"),
         }
     }

@@ -38,6 +38,10 @@ pub(crate) enum Kind {
     Advertise,
     /// Listeners of the Kafka wire.
     Kafka,
+    /// A list of `http://host:port`.
+    Endpoints,
+    /// Words of at most so many bytes of ASCII, perhaps none.
+    Label(usize),
     /// A level, or levels of modules, separated by commas.
     Level,
     /// One of these.
@@ -71,6 +75,11 @@ pub(crate) const KEYS: &[Key] = &[
         "name in metadata, never an address; kept with the data",
     ),
     key(
+        "node.zone",
+        Kind::Label(64),
+        "what fails together with this node, e.g. a rack; copies are spread over zones",
+    ),
+    key(
         "listen.grpc",
         Kind::Address,
         "clients; another address than loopback needs security.allow_anonymous",
@@ -85,6 +94,26 @@ pub(crate) const KEYS: &[Key] = &[
         "listen.kafka",
         Kind::Kafka,
         "Kafka clients, a [[listen.kafka]] table each; advertise: host:port, or auto, the address they dialled",
+    ),
+    key(
+        "listen.bookie",
+        Kind::Address,
+        "brokers call a bookie of a cluster here",
+    ),
+    key(
+        "listen.bookie_advertise",
+        Kind::Advertise,
+        "host:port that brokers are told to dial; auto: the address of listen.bookie",
+    ),
+    key(
+        "metadata.endpoints",
+        Kind::Endpoints,
+        "etcd's members, each as http://host:port; a standalone server keeps its metadata itself",
+    ),
+    key(
+        "metadata.prefix",
+        Kind::Label(256),
+        "of every key in etcd; cells that share an etcd have different ones",
     ),
     key(
         "broker.max_batch_size",
@@ -119,7 +148,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "broker.replication.ensemble",
         Kind::Count(1, 16),
-        "bookies per ledger; stands in the cell record from the first start on",
+        "bookies per ledger; 3, 3 and 2 in a cluster; stands in the cell record from the first start on",
     ),
     key(
         "broker.replication.write_quorum",
@@ -306,6 +335,30 @@ fn levels(text: &str) -> Result<(), String> {
     Ok(())
 }
 
+fn endpoints(value: &Value) -> Result<(), String> {
+    let expected = "expects a list of addresses, e.g. [\"http://127.0.0.1:2379\"]";
+    let Some(list) = value.as_array() else {
+        return Err(format!("{expected}; found {}", shown(value)));
+    };
+    for one in list {
+        let address = one.as_str().and_then(|text| text.strip_prefix("http://"));
+        match address.map(|address| host_and_port(address.trim_end_matches('/'))) {
+            Some(Ok(())) => {}
+            _ => return Err(format!("{} is not http://host:port", shown(one))),
+        }
+    }
+    Ok(())
+}
+
+fn label(value: &Value, max: usize) -> Result<(), String> {
+    match value.as_str() {
+        Some(text) if !text.is_ascii() => Err(format!("{text:?} is not ASCII")),
+        Some(text) if text.len() > max => Err(format!("has more than {max} letters")),
+        Some(_) => Ok(()),
+        None => Err(format!("expects text in quotes, found {}", shown(value))),
+    }
+}
+
 fn count(value: &Value) -> Result<u64, String> {
     value
         .to_num()
@@ -366,6 +419,8 @@ impl Kind {
                 address => host_and_port(address),
             },
             Self::Kafka => kafka::check(value),
+            Self::Endpoints => endpoints(value),
+            Self::Label(max) => label(value, *max),
             Self::Level => levels(text(value)?),
             Self::OneOf(names) => {
                 let found = text(value)?;
@@ -381,6 +436,10 @@ impl Kind {
     pub(crate) fn value(&self, text: &str) -> Value {
         match self {
             Self::Kafka => kafka::of_line(text),
+            Self::Endpoints => {
+                let parts = text.split(',').filter(|part| !part.is_empty());
+                parts.map(Value::from).collect::<Vec<_>>().into()
+            }
             Self::Count(..) => text.parse::<u64>().map_or_else(|_| text.into(), Into::into),
             Self::Flag => text
                 .parse::<bool>()

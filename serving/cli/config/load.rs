@@ -33,6 +33,13 @@ const OTHER_VARIABLES: [&str; 8] = [
 /// Prefixes of the variables of tests and measurements.
 const TEST_PREFIXES: [&str; 3] = ["HULSE_TEST_", "HULSE_FUZZ_", "HULSE_BENCH_"];
 
+/// Defaults of a cluster (ARCHITECTURE D4).
+const IN_CLUSTER: [(&str, u32); 3] = [
+    ("broker.replication.ensemble", 3),
+    ("broker.replication.write_quorum", 3),
+    ("broker.replication.ack_quorum", 2),
+];
+
 /// Where a configuration comes from.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
@@ -42,6 +49,8 @@ pub(crate) struct Sources {
     pub(crate) variables: Vec<(String, String)>,
     /// Flags as (key, flag, text).
     pub(crate) flags: Vec<(&'static str, &'static str, String)>,
+    /// For a node of a cluster, some of whose defaults are others.
+    pub(crate) in_cluster: bool,
 }
 
 /// A configuration and the place of each value.
@@ -108,6 +117,22 @@ impl Loaded {
         self.refuse(self.config.validate_standalone())
     }
 
+    /// Judges whether a broker of a cluster can be what is asked.
+    ///
+    /// # Errors
+    /// As [`Loaded::check_standalone`].
+    pub(crate) fn check_in_cluster(&self) -> Result<(), ConfigFaults> {
+        self.refuse(self.config.validate_in_cluster())
+    }
+
+    /// Judges whether a bookie of a cluster can be what is asked.
+    ///
+    /// # Errors
+    /// As [`Loaded::check_standalone`].
+    pub(crate) fn check_bookie(&self) -> Result<(), ConfigFaults> {
+        self.refuse(self.config.validate_bookie())
+    }
+
     /// Places each fault of the merged values; fine when there is none.
     fn refuse(&self, faults: Vec<(&'static str, String)>) -> Result<(), ConfigFaults> {
         if faults.is_empty() {
@@ -130,6 +155,10 @@ impl Loaded {
 pub(crate) fn load(sources: Sources) -> Result<Loaded, ConfigFaults> {
     let mut faults = Vec::new();
     let mut layers = Vec::new();
+    if sources.in_cluster {
+        let others = IN_CLUSTER.iter();
+        layers.extend(others.map(|(path, value)| single(Place::Cluster, path, (*value).into())));
+    }
     for file in files(sources.file, &mut faults) {
         match read(&file) {
             Ok(layer) => layers.push(layer),

@@ -18,6 +18,7 @@ use super::units::{ByteSize, MemoryBudget, OrOff, Period, SyncMode};
 pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) listen: Listen,
+    pub(crate) metadata: Metadata,
     pub(crate) broker: Broker,
     pub(crate) retention: Retention,
     pub(crate) backlog_quota: BacklogQuota,
@@ -32,6 +33,7 @@ pub(crate) struct Config {
 pub(crate) struct Node {
     pub(crate) data_dir: PathBuf,
     pub(crate) name: String,
+    pub(crate) zone: String,
 }
 
 /// `[listen]`
@@ -41,6 +43,15 @@ pub(crate) struct Listen {
     pub(crate) http: SocketAddr,
     pub(crate) advertise: String,
     pub(crate) kafka: Vec<KafkaListen>,
+    pub(crate) bookie: SocketAddr,
+    pub(crate) bookie_advertise: String,
+}
+
+/// `[metadata]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) endpoints: Vec<String>,
+    pub(crate) prefix: String,
 }
 
 /// `[broker]`
@@ -117,6 +128,7 @@ impl Default for Node {
         Self {
             data_dir: "./hulse-data".into(),
             name: "node-1".to_owned(),
+            zone: String::new(),
         }
     }
 }
@@ -128,6 +140,17 @@ impl Default for Listen {
             http: SocketAddr::from(([127, 0, 0, 1], 7480)),
             advertise: "auto".to_owned(),
             kafka: vec![KafkaListen::default()],
+            bookie: SocketAddr::from(([127, 0, 0, 1], 7410)),
+            bookie_advertise: "auto".to_owned(),
+        }
+    }
+}
+
+impl Default for Metadata {
+    fn default() -> Self {
+        Self {
+            endpoints: Vec::new(),
+            prefix: "hulse/".to_owned(),
         }
     }
 }
@@ -224,6 +247,10 @@ impl Config {
     /// for ever.
     pub(crate) fn validate_standalone(&self) -> Vec<(&'static str, String)> {
         let replication = &self.broker.replication;
+        let elsewhere = (!self.metadata.endpoints.is_empty()).then(|| {
+            let why = "a standalone server keeps its metadata itself; `hulse broker` and `hulse bookie` use etcd";
+            ("metadata.endpoints", why.to_owned())
+        });
         [
             ("broker.replication.ensemble", replication.ensemble),
             ("broker.replication.write_quorum", replication.write_quorum),
@@ -235,7 +262,32 @@ impl Config {
             let why = format!("{copies} bookies are asked for, and a standalone server has one");
             (path, why)
         })
+        .chain(elsewhere)
         .collect()
+    }
+
+    /// What a node of a cluster cannot be without, as [`Config::validate`] tells it.
+    pub(crate) fn validate_in_cluster(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        if self.metadata.endpoints.is_empty() {
+            let why = "a node of a cluster needs etcd; write e.g. [\"http://127.0.0.1:2379\"]";
+            faults.push(("metadata.endpoints", why.to_owned()));
+        }
+        faults
+    }
+
+    /// As [`Config::validate_in_cluster`], for a bookie.
+    pub(crate) fn validate_bookie(&self) -> Vec<(&'static str, String)> {
+        let mut faults = self.validate_in_cluster();
+        let address = self.listen.bookie;
+        if !address.ip().is_loopback() && !self.security.allow_anonymous {
+            faults.push(("listen.bookie", can_be_reached(address)));
+        }
+        if address == self.listen.http && address.port() != 0 {
+            let why = format!("{address} is listen.http's address too");
+            faults.push(("listen.bookie", why));
+        }
+        faults
     }
 
     /// What no single key can show: every fault, as (key, words).
@@ -256,13 +308,7 @@ impl Config {
         .collect();
         for &(key, address) in &listeners {
             if !address.ip().is_loopback() && !self.security.allow_anonymous {
-                faults.push((
-                    key,
-                    format!(
-                        "{address} can be reached from other machines and there is no authentication; \
-                         use a loopback address, or set security.allow_anonymous = true"
-                    ),
-                ));
+                faults.push((key, can_be_reached(address)));
             }
         }
         for (index, &(key, address)) in listeners.iter().enumerate() {
@@ -277,4 +323,11 @@ impl Config {
         }
         faults
     }
+}
+
+fn can_be_reached(address: SocketAddr) -> String {
+    format!(
+        "{address} can be reached from other machines and there is no authentication; \
+         use a loopback address, or set security.allow_anonymous = true"
+    )
 }

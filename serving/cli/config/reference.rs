@@ -16,9 +16,19 @@ fn toml(config: &Config, path: &str) -> String {
     let value = Figment::from(Serialized::defaults(config)).find_value(path);
     match value.expect("the table of keys names fields; a test compares them") {
         Value::String(_, text) => format!("{text:?}"),
-        value @ Value::Array(..) => kafka::toml(&value),
+        value @ Value::Array(..) => list(&value),
         value => keys::shown(&value),
     }
+}
+
+/// A list, as TOML writes it on one line.
+fn list(value: &Value) -> String {
+    let items = value.as_array().unwrap_or_default();
+    if items.iter().any(|item| item.as_dict().is_some()) {
+        return kafka::toml(value);
+    }
+    let items: Vec<String> = items.iter().map(keys::shown).collect();
+    format!("[{}]", items.join(", "))
 }
 
 /// `hulse.toml` with every key at its default and what it does; parses back to the defaults.

@@ -207,6 +207,7 @@ fn later_layer_wins_and_the_origin_says_so() {
             .map(|(a, b)| (a.to_owned(), b.to_owned()))
             .to_vec(),
         flags: vec![("listen.grpc", "--grpc", "127.0.0.1:1".to_owned())],
+        in_cluster: false,
     })
     .unwrap();
     let config = &loaded.config;
@@ -229,6 +230,65 @@ fn later_layer_wins_and_the_origin_says_so() {
             .find(|line| line.starts_with(&format!("{name} =")))
             .unwrap();
         assert!(line.ends_with(origin), "{line}");
+    }
+}
+
+#[test]
+fn cluster_has_defaults_of_its_own_and_needs_etcd() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("hulse.toml");
+    std::fs::write(&file, "broker.replication.ack_quorum = 3\n").unwrap();
+    let sources = |endpoints: &str| Sources {
+        file: Some(file.clone()),
+        flags: vec![("metadata.endpoints", "--metadata", endpoints.to_owned())],
+        in_cluster: true,
+        ..Sources::default()
+    };
+    let loaded = load(sources("http://10.0.0.1:2379,http://etcd:2379")).unwrap();
+    let replication = &loaded.config.broker.replication;
+    let quorums = (
+        replication.ensemble,
+        replication.write_quorum,
+        replication.ack_quorum,
+    );
+    assert_eq!(quorums, (3, 3, 3));
+    assert_eq!(
+        loaded.config.metadata.endpoints,
+        ["http://10.0.0.1:2379", "http://etcd:2379"]
+    );
+    assert_eq!(loaded.check_in_cluster(), Ok(()));
+    assert_eq!(loaded.check_bookie(), Ok(()));
+    let shown = show(&loaded, true);
+    for words in [
+        "write_quorum = 3                             # default of a cluster",
+        "endpoints = [\"http://10.0.0.1:2379\", \"http://etcd:2379\"]",
+    ] {
+        assert!(shown.contains(words), "{shown}");
+    }
+    assert!(loaded.check_standalone().is_err());
+    let none = load(sources("")).unwrap();
+    let told = none.check_in_cluster().unwrap_err().to_string();
+    assert!(told.contains("needs etcd"), "{told}");
+    for wrong in ["10.0.0.1:2379", "https://10.0.0.1:2379", "http://10.0.0.1"] {
+        let told = load(sources(wrong)).unwrap_err().to_string();
+        assert!(told.contains("http://host:port"), "{told}");
+    }
+}
+
+#[test]
+fn bookie_listens_where_nobody_else_does() {
+    let bookie = |address: &str| {
+        let text =
+            format!("[metadata]\nendpoints = [\"http://e:1\"]\n[listen]\nbookie = \"{address}\"\n");
+        from_text(&text).unwrap().check_bookie()
+    };
+    assert_eq!(bookie("127.0.0.1:7411"), Ok(()));
+    for (address, words) in [
+        ("0.0.0.0:7410", "no authentication"),
+        ("127.0.0.1:7480", "listen.http"),
+    ] {
+        let told = bookie(address).unwrap_err().to_string();
+        assert!(told.contains(words), "{told}");
     }
 }
 

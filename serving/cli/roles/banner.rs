@@ -1,10 +1,45 @@
 //! What a person reads when a server starts: only what is true of this process.
+//!
+//! Standalone servers have a page of it ([`Banner`]), the roles of a cluster two lines ([`role`]).
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::config::{Config, OrOff, Retention, SyncMode};
 use crate::output::Output;
+
+/// The lines of a role: which node, where it is, and what is weaker than it could be.
+pub(crate) fn role(
+    (what, config): (&str, &Config),
+    places: &[(&str, String)],
+    ready_in: Duration,
+    output: Output,
+) -> Vec<String> {
+    let version = env!("CARGO_PKG_VERSION");
+    let name = &config.node.name;
+    let places: Vec<String> = places
+        .iter()
+        .map(|(what, place)| format!("{what} {place}"))
+        .collect();
+    let mut lines = vec![
+        format!("hulse {version} {what} {name}: {}", places.join(", ")),
+        format!("  ready in {:.2} s", ready_in.as_secs_f64()),
+    ];
+    if what == "bookie" {
+        lines.extend(weaker_sync(config, output));
+    }
+    lines
+}
+
+/// What is lost with the machine, unless each record is synced before its answer.
+fn weaker_sync(config: &Config, output: Output) -> Option<String> {
+    (config.bookie.sync != SyncMode::Always).then(|| {
+        let sync = config.bookie.sync;
+        output.red(&format!(
+            "sync {sync}: acknowledged records can be lost when this machine fails"
+        ))
+    })
+}
 
 /// What the lines are made of.
 pub(crate) struct Banner<'a> {
@@ -46,13 +81,7 @@ impl Banner<'_> {
             format!("  memory   {}", self.memory),
             format!("  auth     {auth}    ready in {ready:.2} s"),
         ];
-        if config.bookie.sync != SyncMode::Always {
-            let words = format!(
-                "sync {}: acknowledged records can be lost when this machine fails",
-                config.bookie.sync
-            );
-            lines.push(output.red(&words));
-        }
+        lines.extend(weaker_sync(config, output));
         if cfg!(debug_assertions) {
             lines.push("built without --release: correct but slow".to_owned());
         }

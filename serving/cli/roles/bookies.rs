@@ -1,17 +1,14 @@
-//! Who can be called in this process: the one bookie, directly, and what metadata says of it.
+//! Who can be called: the one bookie of this process directly, those of a cluster over the network.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bookie_client::{BookieDirectory, Candidate};
-use bookie_metadata::{BoxFuture, MetadataError, MetadataStore, list_all};
+use bookie_client::{BookieDirectory, Candidate, RegisteredBookies, list_bookies};
+use bookie_metadata::{BoxFuture, MetadataError, MetadataStore};
+use bookie_transport::{Connect, RemoteBookie, RemoteConfig, TcpConnect};
 use hulse_proto::bookie::BookieCalls;
-use hulse_proto::id::{Incarnation, NodeName};
+use hulse_proto::id::NodeName;
 use hulse_proto::ledger::Member;
-use hulse_proto::wire::metadata as wire;
-
-const BOOKIES: &str = "bookie/";
-const LIVE: &str = "node/bookie/";
 
 /// Bookies of this process by name.
 pub(crate) struct LocalBookies {
@@ -40,69 +37,24 @@ impl BookieDirectory for LocalBookies {
 
     fn candidates(&self) -> BoxFuture<'_, Result<Vec<Candidate>, MetadataError>> {
         Box::pin(async move {
-            let bookies = list_all(&*self.metadata, BOOKIES).await?;
-            let live = list_all(&*self.metadata, LIVE).await?;
-            let mut modes = BTreeMap::new();
-            for row in live {
-                let node: wire::Node = decode(&row.key, row.value)?;
-                modes.insert(row.key[LIVE.len()..].to_owned(), node.mode);
-            }
-            let mut candidates = Vec::new();
-            for row in bookies {
-                let bookie: wire::Bookie = decode(&row.key, row.value)?;
-                let name = row.key[BOOKIES.len()..].to_owned();
-                let mode = modes.get(&name).map(String::as_str);
-                candidates.extend(candidate(&name, &bookie, mode));
-            }
-            Ok(candidates)
+            let listed = list_bookies(&*self.metadata).await?;
+            Ok(listed.into_iter().map(|listed| listed.candidate).collect())
         })
     }
 }
 
-fn decode<T: hulse_proto::wire::Message + Default>(
-    key: &str,
-    value: bytes::Bytes,
-) -> Result<T, MetadataError> {
-    T::decode(value).map_err(|error| MetadataError::Corrupt {
-        why: format!("{key}: {error}"),
-    })
-}
-
-/// An ACTIVE bookie; `None` for one that takes no new ledgers or whose record is not one.
-fn candidate(name: &str, bookie: &wire::Bookie, mode: Option<&str>) -> Option<Candidate> {
-    if bookie.state() != wire::bookie::State::Active {
-        return None;
-    }
-    let member = Member {
-        bookie: NodeName::new(name).ok()?,
-        incarnation: Incarnation::from_slice(&bookie.incarnation)?,
+/// The bookies of a cluster, found in metadata and called over gRPC.
+///
+/// # Errors
+/// Metadata do not answer.
+pub(crate) async fn of_cluster(
+    metadata: Arc<dyn MetadataStore>,
+) -> Result<RegisteredBookies, MetadataError> {
+    let connect: Arc<dyn Connect> = Arc::new(TcpConnect);
+    let dial = move |name: &NodeName, endpoint: &str| {
+        let config = RemoteConfig::default();
+        let remote = RemoteBookie::new(name.clone(), endpoint, config, Arc::clone(&connect));
+        Arc::new(remote) as Arc<dyn BookieCalls>
     };
-    Some(Candidate {
-        member,
-        live: mode.is_some(),
-        writable: matches!(mode, Some("normal" | "low" | "")),
-        zone: bookie.zone.clone(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bookie_is_a_candidate_while_active_and_writable_while_live() {
-        let mut bookie = wire::Bookie {
-            incarnation: bytes::Bytes::from_static(&[7; 16]),
-            state: wire::bookie::State::Active as i32,
-            ..wire::Bookie::default()
-        };
-        let seen = |bookie: &wire::Bookie, mode| {
-            candidate("a", bookie, mode).map(|found| (found.live, found.writable))
-        };
-        assert_eq!(seen(&bookie, Some("normal")), Some((true, true)));
-        assert_eq!(seen(&bookie, Some("readonly")), Some((true, false)));
-        assert_eq!(seen(&bookie, None), Some((false, false)));
-        bookie.state = wire::bookie::State::Lost as i32;
-        assert_eq!(seen(&bookie, Some("normal")), None);
-    }
+    RegisteredBookies::start(metadata, Box::new(dial)).await
 }

@@ -10,6 +10,7 @@ use bookie_metadata::{MetadataError, OpenError};
 use bookie_node::StartError;
 
 use super::ports::Taken;
+use super::presence::PresenceError;
 use crate::failure::{Code, Failure};
 
 /// Splits "what is wrong; what to do".
@@ -71,15 +72,15 @@ pub(crate) fn open(error: &OpenError, path: &Path) -> Failure {
     with_advice(code, "cannot open the metadata", error, advice).object(path.display())
 }
 
-/// The cell's record.
-pub(crate) fn cell(error: &CellError, path: &Path) -> Failure {
+/// The cell's record, in the store at `at`.
+pub(crate) fn cell(error: &CellError, at: &dyn Display) -> Failure {
     let code = match error {
         CellError::Disagrees { .. } | CellError::NewerFormat { .. } => Code::CellDisagrees,
         CellError::Quorums(_) => Code::Config,
         CellError::Metadata(_) => Code::Metadata,
     };
     let advice = "hulse config show --origin";
-    with_advice(code, "this node does not fit its cell", error, advice).object(path.display())
+    with_advice(code, "this node does not fit its cell", error, advice).object(at)
 }
 
 /// The bookie's directory and its log.
@@ -106,12 +107,25 @@ pub(crate) fn bookie(error: &StartError, path: &Path) -> Failure {
     with_advice(code, "the bookie does not start", error, advice).object(path.display())
 }
 
-/// Metadata that do not answer at start.
-pub(crate) fn metadata(error: &MetadataError, path: &Path) -> Failure {
+/// Metadata that do not answer at start, in the store at `at`.
+pub(super) fn metadata(error: &MetadataError, at: &dyn Display) -> Failure {
     Failure::new(Code::Metadata, "the metadata store does not answer")
         .why(error)
-        .object(path.display())
-        .next("look at the disk and the system log, then start again")
+        .object(at)
+        .next("look at the store, its disk and its log, then start again")
+}
+
+/// The node's name in metadata: not had, or not kept.
+pub(super) fn presence(error: &PresenceError, at: &dyn Display) -> Failure {
+    match error {
+        PresenceError::Metadata(error) => metadata(error, at),
+        PresenceError::Taken { .. } => {
+            Failure::new(Code::DataDirLocked, "another node has this name")
+                .why(error)
+                .object("node.name")
+                .next("stop the other process, or choose another name with --name; a copy of a bookie's disk must not serve beside it")
+        }
+    }
 }
 
 /// Storage that failed while the server ran (storage.md E1).

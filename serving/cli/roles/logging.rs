@@ -9,7 +9,7 @@ use crate::output::Output;
 
 /// What `-v` means, from once on.
 const VERBOSE: [&str; 3] = [
-    "info,hulse=debug,serving_broker=debug,bookie_node=debug,bookie_client=debug,bookie_metadata=debug,hulse_sdk=debug",
+    "info,hulse=debug,serving_broker=debug,bookie_node=debug,bookie_client=debug,bookie_transport=debug,bookie_metadata=debug,hulse_sdk=debug",
     "debug",
     "trace",
 ];

@@ -36,13 +36,7 @@ impl Ports {
     /// Every address that is not ours.
     pub(super) fn bind(config: &Config) -> Result<Self, Failure> {
         let mut taken = Vec::new();
-        let mut bind = |key, flag, at| match bound(at) {
-            Ok(listener) => Some(listener),
-            Err(why) => {
-                taken.push(Taken { key, flag, at, why });
-                None
-            }
-        };
+        let mut bind = |key, flag, at| bind_one(&mut taken, (key, flag, at));
         let listen = &config.listen;
         let grpc = bind("listen.grpc", "--grpc", listen.grpc);
         let http = bind("listen.http", "--http", listen.http);
@@ -54,6 +48,34 @@ impl Ports {
         match (grpc, http) {
             (Some(grpc), Some(http)) if taken.is_empty() => Ok(Self { grpc, http, kafka }),
             _ => Err(failures::addresses(&taken)),
+        }
+    }
+}
+
+/// The addresses of a bookie: its calls, and HTTP.
+///
+/// # Errors
+/// Every address that is not ours.
+pub(super) fn bind_bookie(config: &Config) -> Result<(TcpListener, TcpListener), Failure> {
+    let mut taken = Vec::new();
+    let listen = &config.listen;
+    let calls = bind_one(&mut taken, ("listen.bookie", "--listen", listen.bookie));
+    let http = bind_one(&mut taken, ("listen.http", "--http", listen.http));
+    match (calls, http) {
+        (Some(calls), Some(http)) => Ok((calls, http)),
+        _ => Err(failures::addresses(&taken)),
+    }
+}
+
+fn bind_one(
+    taken: &mut Vec<Taken>,
+    (key, flag, at): (&'static str, &'static str, SocketAddr),
+) -> Option<TcpListener> {
+    match bound(at) {
+        Ok(listener) => Some(listener),
+        Err(why) => {
+            taken.push(Taken { key, flag, at, why });
+            None
         }
     }
 }

@@ -6,7 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bookie_metadata::{LeaseId, MetadataError, MetadataStore, Op, Txn};
+use bookie_metadata::{Compare, LeaseId, MetadataError, MetadataStore, Op, Txn, TxnOutcome};
+use bytes::Bytes;
+use hulse_proto::wire::{Message as _, metadata as wire};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// How long others believe in us without a renewal (ARCHITECTURE §5).
@@ -15,6 +19,19 @@ const LEASE: Duration = Duration::from_secs(3);
 const RENEW: Duration = Duration::from_secs(1);
 /// Attempts of one registration, while answers are unknown.
 const REGISTER_TRIES: u32 = 5;
+/// A name that is taken is waited for: a process that was killed keeps it until its lease ends, which etcd may do late.
+const TAKEN_PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at it.
+const TAKEN_LOOK: Duration = Duration::from_millis(200);
+
+/// A key that one process alone may have at a time (storage.md C5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// The key, one of those that are registered.
+    pub(crate) key: String,
+    /// Identity of this start, which stands in its value.
+    pub(crate) boot: Bytes,
+}
 
 /// What is registered: the keys of one process.
 pub(crate) trait Registered: Send + Sync + 'static {
@@ -26,6 +43,32 @@ pub(crate) trait Registered: Send + Sync + 'static {
 
     /// The lease has ended by the store's word, or stands again.
     fn standing(&self, stands: bool);
+
+    /// Notified when the mode has changed and others should know at once, instead of with the next renewal.
+    fn changed(&self) -> Option<Arc<Notify>> {
+        None
+    }
+
+    /// What no other process may have; `None` where the directory's lock sees to that.
+    fn claim(&self) -> Option<Claim> {
+        None
+    }
+}
+
+/// Why a process is not registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PresenceError {
+    /// The store did not do it.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// Another process has the name, and lives.
+    #[error("another process has {key} in metadata, at {endpoint:?}")]
+    Taken {
+        /// Which key.
+        key: String,
+        /// Where the other is.
+        endpoint: String,
+    },
 }
 
 /// Keys that vanish with this process.
@@ -37,16 +80,24 @@ pub(crate) struct Presence<R> {
 }
 
 impl<R: Registered> Presence<R> {
-    /// Registers for the first time.
+    /// Registers for the first time. Waits for a name that another process has, for it may just have been killed.
     ///
     /// # Errors
-    /// The store's, also when the outcome stays unknown.
+    /// The store's, also when the outcome stays unknown; [`PresenceError::Taken`] when the other one lives.
     pub(crate) async fn register(
         store: Arc<dyn MetadataStore>,
         what: R,
-    ) -> Result<Self, MetadataError> {
+    ) -> Result<Self, PresenceError> {
         let mode = what.mode();
-        let lease = grant(&*store, &what).await?;
+        let began = Instant::now();
+        let lease = loop {
+            match grant(&*store, &what).await {
+                Err(PresenceError::Taken { .. }) if began.elapsed() < TAKEN_PATIENCE => {
+                    sleep(TAKEN_LOOK).await;
+                }
+                other => break other?,
+            }
+        };
         Ok(Self {
             store,
             what,
@@ -56,16 +107,22 @@ impl<R: Registered> Presence<R> {
     }
 
     /// Renews until the end is asked for, then ends the lease.
-    pub(crate) async fn keep(mut self, shutdown: CancellationToken) {
+    ///
+    /// # Errors
+    /// [`PresenceError::Taken`]: the lease had ended, and another process has the name now. This one must end.
+    pub(crate) async fn keep(mut self, shutdown: CancellationToken) -> Result<(), PresenceError> {
         let mut silent = false;
+        let changed = self.what.changed().unwrap_or_default();
         loop {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                () = tokio::time::sleep(RENEW) => {}
+                () = changed.notified() => {}
+                () = sleep(RENEW) => {}
             }
             match self.renew().await {
                 Ok(()) => silent = false,
+                Err(error @ PresenceError::Taken { .. }) => return Err(error),
                 Err(error) if !silent => {
                     tracing::warn!(%error, "the node's lease could not be renewed; trying on");
                     silent = true;
@@ -76,12 +133,13 @@ impl<R: Registered> Presence<R> {
         if let Err(error) = self.store.end_lease(self.lease).await {
             tracing::debug!(%error, "the node's lease ends by itself");
         }
+        Ok(())
     }
 
-    async fn renew(&mut self) -> Result<(), MetadataError> {
+    async fn renew(&mut self) -> Result<(), PresenceError> {
         let mode = self.what.mode();
         let renewed = match self.store.renew_lease(self.lease).await {
-            Ok(()) if mode != self.mode => put(&*self.store, &self.what, self.lease).await,
+            Ok(()) if mode != self.mode => write(&*self.store, &self.what, self.lease).await,
             other => other,
         };
         if let Err(MetadataError::LeaseEnded(_)) = renewed {
@@ -97,7 +155,8 @@ impl<R: Registered> Presence<R> {
     }
 }
 
-async fn put(
+/// Writes the keys that this process has.
+async fn write(
     store: &dyn MetadataStore,
     what: &impl Registered,
     lease: LeaseId,
@@ -106,23 +165,50 @@ async fn put(
         compares: Vec::new(),
         ops: what.ops(lease),
     };
-    // Without compares it cannot conflict.
+    // Without compares it cannot conflict. Nobody else can have written a claimed key meanwhile: it was there.
     store.txn(txn).await.map(drop)
+}
+
+/// Writes the keys, if nobody has the claimed one.
+async fn take(
+    store: &dyn MetadataStore,
+    what: &impl Registered,
+    lease: LeaseId,
+) -> Result<(), PresenceError> {
+    let claim = what.claim();
+    let compares = claim.iter().map(|claim| Compare::Absent(claim.key.clone()));
+    let txn = Txn {
+        compares: compares.collect(),
+        ops: what.ops(lease),
+    };
+    let (Some(claim), TxnOutcome::Conflict { current }) = (claim, store.txn(txn).await?) else {
+        return Ok(());
+    };
+    let found = current.into_iter().flatten().next();
+    let other = found.and_then(|row| wire::Node::decode(row.value).ok());
+    match other {
+        // An earlier attempt, whose answer was lost, with a lease that is not used any more: written anew with this one.
+        Some(other) if other.boot_uuid == claim.boot => Ok(write(store, what, lease).await?),
+        other => Err(PresenceError::Taken {
+            key: claim.key,
+            endpoint: other.map_or_else(String::new, |other| other.endpoint),
+        }),
+    }
 }
 
 async fn grant(
     store: &dyn MetadataStore,
     what: &impl Registered,
-) -> Result<LeaseId, MetadataError> {
+) -> Result<LeaseId, PresenceError> {
     let mut tries = 1;
     loop {
         let lease = store.grant_lease(LEASE).await?;
         // The same keys twice are the same keys, so an unknown outcome is tried again.
-        match put(store, what, lease).await {
+        match take(store, what, lease).await {
             Ok(()) => return Ok(lease),
-            Err(MetadataError::OutcomeUnknown { .. } | MetadataError::LeaseEnded(_))
-                if tries < REGISTER_TRIES =>
-            {
+            Err(PresenceError::Metadata(
+                MetadataError::OutcomeUnknown { .. } | MetadataError::LeaseEnded(_),
+            )) if tries < REGISTER_TRIES => {
                 tries += 1;
             }
             Err(error) => return Err(error),
@@ -185,7 +271,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(value(&store).await.unwrap(), "readonly");
         shutdown.cancel();
-        kept.await.unwrap();
+        kept.await.unwrap().unwrap();
         assert_eq!(value(&store).await, None);
     }
 
@@ -199,5 +285,80 @@ mod tests {
         assert!(value(&store).await.is_some());
         assert_eq!(rows.0.lock().unwrap().1, [false, true]);
         kept.abort();
+    }
+
+    /// A process that claims its key.
+    struct Claimed(&'static str);
+
+    impl Registered for Claimed {
+        fn ops(&self, lease: LeaseId) -> Vec<Op> {
+            let node = wire::Node {
+                boot_uuid: self.0.into(),
+                endpoint: format!("{}:1", self.0),
+                ..wire::Node::default()
+            };
+            vec![Op::Put {
+                key: KEY.to_owned(),
+                value: node.encode_to_vec().into(),
+                lease: Some(lease),
+            }]
+        }
+
+        fn mode(&self) -> &'static str {
+            "normal"
+        }
+
+        fn standing(&self, _: bool) {}
+
+        fn claim(&self) -> Option<Claim> {
+            Some(Claim {
+                key: KEY.to_owned(),
+                boot: self.0.into(),
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn claimed_name_is_taken_once_its_holder_is_dead_and_refused_while_it_lives() {
+        let store: Arc<dyn MetadataStore> = Arc::new(MemoryStore::new());
+        let register = |boot| Presence::register(Arc::clone(&store), Claimed(boot));
+        // Killed: nobody renews it.
+        drop(register("a").await.unwrap());
+        let began = Instant::now();
+        let second = register("b").await.unwrap();
+        assert!(
+            began.elapsed() >= Duration::from_secs(2),
+            "{:?}",
+            began.elapsed()
+        );
+        let lease = second.lease;
+        let kept = tokio::spawn(second.keep(CancellationToken::new()));
+        let third = register("c").await.map(drop);
+        let Err(PresenceError::Taken { key, endpoint }) = third else {
+            panic!("{third:?}");
+        };
+        assert_eq!((key.as_str(), endpoint.as_str()), (KEY, "b:1"));
+        // It loses its lease, another one is faster, and it ends.
+        store.end_lease(lease).await.unwrap();
+        let fourth = register("d").await.unwrap();
+        let ended = kept.await.unwrap();
+        assert!(
+            matches!(ended, Err(PresenceError::Taken { .. })),
+            "{ended:?}"
+        );
+        drop(fourth);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn registration_whose_answer_was_lost_is_not_taken_for_another() {
+        use bookie_metadata::testing::{Fate, FaultyStore};
+        let store = FaultyStore::new(Arc::new(MemoryStore::new()));
+        store.plan_txns([Fate::UnknownCommitted]);
+        let presence = Presence::register(Arc::new(store.clone()), Claimed("a"));
+        let presence = presence.await.unwrap();
+        assert_eq!(
+            store.get(KEY).await.unwrap().unwrap().lease,
+            Some(presence.lease)
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bookie_metadata::testing::FaultyStore;
 use bookie_metadata::{MemoryStore, MetadataStore};
+use bookie_transport::testing::Loopback;
 use bytes::Bytes;
 use hulse_proto::entry::{EntryClass, EntryKind, Envelope, NewEntry};
 use hulse_proto::id::{CellId, Incarnation, Offset, OwnerEpoch, PartitionId, TopicId};
@@ -17,14 +18,15 @@ use crate::{ClientConfig, LedgerClient, NewLedger};
 /// Body bytes of [`data`].
 const ENTRY_BYTES: usize = 16;
 
-pub(crate) struct Cluster {
+/// With `FAR` each bookie is behind a pipe, and called through the transport.
+pub(crate) struct Cluster<const FAR: bool> {
     pub(crate) cell: CellId,
     pub(crate) store: FaultyStore<MemoryStore>,
     pub(crate) bookies: Vec<Arc<MemoryBookie>>,
     pub(crate) config: ClientConfig,
 }
 
-impl Cluster {
+impl<const FAR: bool> Cluster<FAR> {
     pub(crate) fn new(count: usize, ensemble: u32, write: u32, ack: u32) -> Self {
         let cell = CellId(Uuid::from_u128(7));
         let store = FaultyStore::new(Arc::new(MemoryStore::new()));
@@ -56,10 +58,24 @@ impl Cluster {
             self.cell,
             self.config.clone(),
             Arc::new(self.store.clone()),
-            Arc::new(StaticDirectory::of(&self.bookies)),
+            Arc::new(self.directory()),
             Arc::new(FixedClock(1_000)),
             [seed; 32],
         )
+    }
+}
+
+impl<const FAR: bool> Cluster<FAR> {
+    fn directory(&self) -> StaticDirectory {
+        if !FAR {
+            return StaticDirectory::of(&self.bookies);
+        }
+        let bookies = self.bookies.iter();
+        bookies.fold(StaticDirectory::new(), |directory, bookie| {
+            let member = bookie.member().clone();
+            let loopback = Loopback::start(&member.bookie, bookie.clone());
+            directory.with(member, loopback.remote)
+        })
     }
 }
 

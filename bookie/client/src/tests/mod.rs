@@ -4,9 +4,11 @@ mod changes;
 mod cluster;
 mod exhaustive;
 mod face;
+mod far;
 mod simulation;
 mod speed;
 mod table;
 
-pub(crate) use cluster::{Cluster, data, new_log};
+pub(crate) type Cluster = cluster::Cluster<false>;
+pub(crate) use cluster::{data, new_log};
 pub(crate) use table::{Table, member, open_metadata};

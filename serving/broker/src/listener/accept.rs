@@ -30,7 +30,7 @@ const OPENING_BYTES: usize = 24;
 const IDLE_MAX: Duration = Duration::from_secs(75);
 
 /// A connection and its place among those that may be open at once.
-pub(crate) struct Connection {
+pub struct Connection {
     socket: TcpStream,
     patience: Option<Patience>,
     /// Held for its drop.
@@ -74,11 +74,8 @@ impl Patience {
     }
 }
 
-/// Connections of gRPC as they come, at most `max` at once; more wait in the operating system's queue. Never ends.
-pub(crate) fn accept(
-    listener: TcpListener,
-    max: usize,
-) -> impl Stream<Item = io::Result<Connection>> {
+/// Connections of gRPC as they come, of whatever service, at most `max` at once; more wait in the operating system's queue. Never ends.
+pub fn accept(listener: TcpListener, max: usize) -> impl Stream<Item = io::Result<Connection>> {
     let door = Door::new(listener, max);
     futures::stream::unfold(door, async |mut door| {
         let (socket, place) = door.next().await;

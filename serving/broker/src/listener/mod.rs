@@ -34,8 +34,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use accept::Door;
-pub(crate) use accept::{HttpDoor, accept};
+pub(crate) use accept::HttpDoor;
+pub use accept::{Connection, Door, accept};
 pub use front::Front;
 pub(crate) use front::FrontParts;
 pub use ingress::IngressPermit;

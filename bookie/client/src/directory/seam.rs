@@ -1,4 +1,4 @@
-//! Who can be called: the seam between the ledger client and whatever carries calls to storage nodes.
+//! The seam: who may be placed, and how a member is called.
 
 use std::sync::Arc;
 

@@ -1,0 +1,11 @@
+//! Tests of the crate: what goes over the wire, and both ends over a pipe.
+
+mod breaks;
+mod codec;
+mod node;
+mod openings;
+mod order;
+mod room;
+mod script;
+
+pub(crate) use node::{Node, add, address, bookie, read, sealed};

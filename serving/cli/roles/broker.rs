@@ -1,0 +1,184 @@
+//! `hulse broker`: a broker of a cluster. It has no disk: records are with the bookies, everything else is in etcd.
+//!
+//! Order of a start: addresses, etcd, cell record, bookies, name in metadata, listeners. At the end listeners drain and partitions close
+//! first, and the name is given back last: whoever looks a partition up is not sent to another broker before this one let it go.
+
+use std::net::SocketAddr;
+
+use bookie_metadata::{LeaseId, Op};
+use hulse_proto::time::WallClock as _;
+use hulse_proto::wire::{Message as _, metadata as wire};
+use serving_broker::{ServeError, serve_with};
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::ground::Ground;
+use super::memory::Memory;
+use super::ports::Ports;
+use super::presence::{Claim, Presence, PresenceError, Registered};
+use super::seams::SystemClock;
+use super::serving::{Advertised, StorageReports, cannot_listen, local, served};
+use super::{banner, bookies, failures, kafka, process, serving};
+use crate::arguments::{Broker, Globals};
+use crate::commands::config::for_broker;
+use crate::config::Config;
+use crate::failure::{Failure, Stop};
+use crate::output::Output;
+
+/// Runs a broker until it is asked to end.
+///
+/// # Errors
+/// It cannot start, or its listeners failed.
+pub(crate) fn run(broker: &Broker, globals: &Globals, output: Output) -> Result<(), Stop> {
+    let config = for_broker(globals, flags(broker))?.config;
+    process::run(config, globals, output, async |config, shutdown, began| {
+        let started = Box::pin(Server::start(config, &shutdown)).await?;
+        let Some(server) = started else {
+            return Ok(());
+        };
+        process::tell(output, server.banner(began, output));
+        Box::pin(server.wait()).await
+    })
+}
+
+fn flags(broker: &Broker) -> Vec<(&'static str, &'static str, String)> {
+    let given = [
+        ("node.name", "--name", &broker.name),
+        ("metadata.endpoints", "--metadata", &broker.metadata),
+        ("listen.grpc", "--grpc", &broker.grpc),
+        ("listen.http", "--http", &broker.http),
+        ("listen.kafka", "--kafka", &broker.kafka),
+    ];
+    given
+        .into_iter()
+        .filter_map(|(key, flag, text)| Some((key, flag, text.clone()?)))
+        .collect()
+}
+
+/// The broker's key.
+struct Keys {
+    key: String,
+    node: wire::Node,
+}
+
+impl Registered for Keys {
+    fn ops(&self, lease: LeaseId) -> Vec<Op> {
+        let mut node = self.node.clone();
+        node.clock_ms = SystemClock.now_ms();
+        vec![Op::Put {
+            key: self.key.clone(),
+            value: node.encode_to_vec().into(),
+            lease: Some(lease),
+        }]
+    }
+
+    fn mode(&self) -> &'static str {
+        "normal"
+    }
+
+    // A partition is lost by the answer of a bookie or of metadata, never by the end of a lease (ARCHITECTURE D6).
+    fn standing(&self, _: bool) {}
+
+    fn claim(&self) -> Option<Claim> {
+        Some(Claim {
+            key: self.key.clone(),
+            boot: self.node.boot_uuid.clone(),
+        })
+    }
+}
+
+/// A running broker.
+struct Server {
+    config: Config,
+    grpc: SocketAddr,
+    http: SocketAddr,
+    kafka: Vec<SocketAddr>,
+    serving: JoinHandle<Result<(), ServeError>>,
+    presence: JoinHandle<Result<(), PresenceError>>,
+    /// Ends the presence, after the listeners.
+    leave: CancellationToken,
+    shutdown: CancellationToken,
+}
+
+impl Server {
+    /// `None`: the end was asked for before etcd answered.
+    async fn start(config: Config, shutdown: &CancellationToken) -> Result<Option<Self>, Failure> {
+        let memory = Memory::split(&config)?;
+        let Ports { grpc, http, kafka } = Ports::bind(&config)?;
+        let (grpc_at, http_at) = (local(&grpc)?, local(&http)?);
+        let kafka_at = kafka
+            .iter()
+            .map(|(_, listener)| local(listener))
+            .collect::<Result<Vec<_>, _>>()?;
+        let Some(mut ground) = Ground::in_cluster(&config, shutdown).await? else {
+            return Ok(None);
+        };
+        let at = config.metadata.endpoints.join(", ");
+        let bookies = bookies::of_cluster(Arc::clone(&ground.metadata)).await;
+        let bookies = bookies.map_err(|error| failures::metadata(&error, &at))?;
+        let advertised = Advertised::new(&config, grpc_at, ground.uuid());
+        let keys = Keys {
+            key: format!("node/broker/{}", ground.name),
+            node: advertised.node(),
+        };
+        let presence = Presence::register(Arc::clone(&ground.metadata), keys).await;
+        let presence = presence.map_err(|error| failures::presence(&error, &at))?;
+        let leave = CancellationToken::new();
+        let presence = tokio::spawn(presence.keep(leave.clone()));
+        let kafka = kafka::listeners(kafka, || ground.seed());
+        let parts = (&config, memory);
+        let broker = serving::broker(
+            parts,
+            ground,
+            Arc::new(bookies),
+            advertised,
+            StorageReports::default(),
+        );
+        let serving = serve_with(broker, grpc, http, kafka, shutdown.clone());
+        let serving = tokio::spawn(serving);
+        Ok(Some(Self {
+            config,
+            grpc: grpc_at,
+            http: http_at,
+            kafka: kafka_at,
+            serving,
+            presence,
+            leave,
+            shutdown: shutdown.clone(),
+        }))
+    }
+
+    fn banner(&self, began: Instant, output: Output) -> Vec<String> {
+        let kafka = self.kafka.iter().map(|at| ("kafka", at.to_string()));
+        let places: Vec<_> = [("clients", format!("grpc://{}", self.grpc))]
+            .into_iter()
+            .chain(kafka)
+            .chain([("health", format!("http://{}/readyz", self.http))])
+            .collect();
+        let what = ("broker", &self.config);
+        banner::role(what, &places, began.elapsed(), output)
+    }
+
+    /// Serves until the end is asked for or something fails, then closes everything.
+    async fn wait(mut self) -> Result<(), Failure> {
+        let at = self.config.metadata.endpoints.join(", ");
+        let broken = tokio::select! {
+            biased;
+            ended = &mut self.serving => {
+                self.leave.cancel();
+                // It ends by itself; a panic in it was logged.
+                drop(self.presence.await);
+                return served(ended);
+            }
+            ended = &mut self.presence => match ended {
+                Ok(Ok(())) => cannot_listen("the broker's lease is not renewed any more"),
+                Ok(Err(error)) => failures::presence(&error, &at),
+                Err(error) => cannot_listen(error),
+            },
+        };
+        self.shutdown.cancel();
+        served(self.serving.await).and(Err(broken))
+    }
+}

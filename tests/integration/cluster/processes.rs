@@ -1,0 +1,318 @@
+//! The processes of a cluster, each with its own folder, log and ports.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::super::report::report;
+use super::super::server::{HULSE, http_get};
+
+/// A process has this long to become ready: far above what it needs, also after a kill, when its name is free only with its lease.
+const READY_WITHIN: Duration = Duration::from_secs(40);
+
+/// One process that is started, killed and started again.
+pub(crate) struct Process {
+    program: String,
+    arguments: Vec<String>,
+    settings: Vec<(String, String)>,
+    log: PathBuf,
+    /// Where it says that it is ready: address and path.
+    ready: (String, &'static str),
+    child: Option<Child>,
+}
+
+impl Process {
+    /// One that is not started yet.
+    pub(crate) fn new(
+        program: &str,
+        arguments: &[&str],
+        log: PathBuf,
+        ready: (String, &'static str),
+    ) -> Self {
+        Self {
+            program: program.to_owned(),
+            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+            settings: Vec::new(),
+            log,
+            ready,
+            child: None,
+        }
+    }
+
+    /// Gives it a setting, as the environment has it.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.settings.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Gives a broker other ports: this one and the next.
+    pub(crate) fn move_to(&mut self, port: u16) {
+        for (flag, port) in [("--grpc", port), ("--http", port + 1)] {
+            let at = self.arguments.iter().position(|word| word == flag);
+            let at = at.expect("a broker has both flags");
+            self.arguments[at + 1] = format!("127.0.0.1:{port}");
+        }
+    }
+
+    pub(crate) fn spawn(&mut self) {
+        let log = OpenOptions::new().create(true).append(true).open(&self.log);
+        let log = log.expect("the log can be written");
+        let child = Command::new(&self.program)
+            .args(&self.arguments)
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file handle can be cloned"))
+            .stderr(log)
+            .spawn();
+        self.child = Some(child.expect("the program can be started"));
+    }
+
+    pub(crate) fn wait_ready(&mut self) {
+        let began = Instant::now();
+        loop {
+            let answer = http_get(&self.ready.0, self.ready.1);
+            if answer.is_some_and(|answer| answer.starts_with("HTTP/1.1 200")) {
+                return;
+            }
+            let child = self.child.as_mut().expect("it was started");
+            let ended = child.try_wait().expect("a child can be asked");
+            assert!(ended.is_none(), "it ended: {ended:?}\n{}", self.log());
+            let waited = began.elapsed();
+            assert!(waited < READY_WITHIN, "it is not ready:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn start(&mut self) {
+        self.spawn();
+        self.wait_ready();
+    }
+
+    /// SIGKILL, and wait until it is gone.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().expect("a child can be killed");
+        child.wait().expect("a killed child ends");
+    }
+
+    /// SIGTERM, and wait for the end.
+    pub(crate) fn stop(&mut self) -> ExitStatus {
+        self.signal("-TERM");
+        let mut child = self.child.take().expect("it runs");
+        child.wait().expect("a child ends")
+    }
+
+    /// Waits for an end that it comes to by itself.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("it runs");
+        child.wait().expect("a child ends")
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.as_ref().expect("it runs").id().to_string();
+        let sent = Command::new("kill").args([name, &pid]).status();
+        assert!(sent.expect("kill can be run").success());
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- {} ---\n{}", self.log.display(), self.log());
+        }
+    }
+}
+
+/// An etcd of one member.
+pub(crate) struct Etcd {
+    _process: Process,
+    port: u16,
+    _folder: TempDir,
+}
+
+impl Etcd {
+    /// Takes `port` and the next one. `None`, and a line in the report, when it is not installed.
+    pub(crate) fn start(port: u16) -> Option<Self> {
+        if Command::new("etcd").arg("--version").output().is_err() {
+            report("NOT RUN: clusters of processes: etcd is not on the PATH");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a temporary directory can be made");
+        let client = format!("http://127.0.0.1:{port}");
+        let peer = format!("http://127.0.0.1:{}", port + 1);
+        let data = folder.path().join("data").display().to_string();
+        let cluster = format!("one={peer}");
+        let arguments = [
+            ["--name", "one"],
+            ["--data-dir", &data],
+            ["--listen-client-urls", &client],
+            ["--advertise-client-urls", &client],
+            ["--listen-peer-urls", &peer],
+            ["--initial-advertise-peer-urls", &peer],
+            ["--initial-cluster", &cluster],
+            ["--auto-compaction-mode", "periodic"],
+            ["--auto-compaction-retention", "10m"],
+            ["--logger", "zap"],
+        ];
+        let mut process = Process::new(
+            "etcd",
+            &arguments.concat(),
+            folder.path().join("etcd.log"),
+            (format!("127.0.0.1:{port}"), "/health"),
+        );
+        process.start();
+        Some(Self {
+            _process: process,
+            port,
+            _folder: folder,
+        })
+    }
+
+    /// As `--metadata` takes it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+/// etcd, bookies and brokers. The bookies are `b1`, `b2`, ..; the brokers `broker-1`, ..
+pub(crate) struct Cluster {
+    pub(crate) bookies: Vec<Process>,
+    pub(crate) brokers: Vec<Process>,
+    pub(crate) etcd: Etcd,
+    folder: TempDir,
+    /// The first of forty.
+    port: u16,
+}
+
+impl Cluster {
+    /// Formats and starts so many bookies; `None` without etcd.
+    pub(crate) fn start(port: u16, bookies: usize) -> Option<Self> {
+        let etcd = Etcd::start(port)?;
+        let mut cluster = Self {
+            bookies: Vec::new(),
+            brokers: Vec::new(),
+            etcd,
+            folder: tempfile::tempdir().expect("a temporary directory can be made"),
+            port,
+        };
+        for index in 0..bookies {
+            let bookie = cluster.bookie(index);
+            cluster.bookies.push(bookie);
+            let formatted = cluster.format(index);
+            assert!(formatted.status.success(), "{formatted:?}");
+            cluster.bookies[index].spawn();
+        }
+        for bookie in &mut cluster.bookies {
+            bookie.wait_ready();
+        }
+        Some(cluster)
+    }
+
+    /// Starts one more broker.
+    pub(crate) fn add_broker(&mut self) {
+        let mut broker = self.broker(self.brokers.len());
+        broker.start();
+        self.brokers.push(broker);
+    }
+
+    /// A broker that was not started, with the name and the ports of this number.
+    pub(crate) fn broker(&self, index: usize) -> Process {
+        let http = format!("127.0.0.1:{}", self.broker_port(index) + 1);
+        let name = format!("broker-{}", index + 1);
+        let log = self.folder.path().join(format!("{name}.log"));
+        let arguments = [
+            "broker",
+            "--name",
+            &name,
+            "--metadata",
+            &self.etcd.url(),
+            "--grpc",
+            &self.broker_address(index),
+            "--http",
+            &http,
+            "--kafka",
+            "off",
+        ];
+        let ready = (http.clone(), "/readyz");
+        Process::new(HULSE, &arguments, log, ready)
+    }
+
+    /// `hulse bookie format`, to its end.
+    pub(crate) fn format(&self, index: usize) -> std::process::Output {
+        let [bookie, flags @ ..] = &self.bookies[index].arguments[..] else {
+            panic!("a bookie has arguments");
+        };
+        let command = Command::new(HULSE)
+            .args([bookie, "format"])
+            .args(flags)
+            .output();
+        command.expect("the binary can be started")
+    }
+
+    /// A bookie that was not started, with the folder and the ports of this number.
+    pub(crate) fn bookie(&self, index: usize) -> Process {
+        self.bookie_at(&self.data(index), index, &format!("b{}", index + 1))
+    }
+
+    /// A bookie of this name in this folder, with the ports of this number.
+    pub(crate) fn bookie_at(&self, data: &Path, index: usize, name: &str) -> Process {
+        let port = self.port + 2 + 2 * u16::try_from(index).expect("a small number");
+        let (calls, http) = (
+            format!("127.0.0.1:{port}"),
+            format!("127.0.0.1:{}", port + 1),
+        );
+        let data = data.display().to_string();
+        let arguments = [
+            "bookie",
+            "--name",
+            name,
+            "--data",
+            &data,
+            "--metadata",
+            &self.etcd.url(),
+            "--listen",
+            &calls,
+            "--http",
+            &http,
+        ];
+        let log = self.folder.path().join(format!("bookie-{index}.log"));
+        let ready = (http.clone(), "/readyz");
+        let mut bookie = Process::new(HULSE, &arguments, log, ready);
+        // Several of them are on one disk.
+        bookie.set("HULSE_BOOKIE__LOG_FILE_SIZE", "32MiB");
+        bookie
+    }
+
+    /// The data directory of a bookie.
+    pub(crate) fn data(&self, index: usize) -> PathBuf {
+        self.folder.path().join(format!("b{}", index + 1))
+    }
+
+    fn broker_port(&self, index: usize) -> u16 {
+        self.port + 30 + 2 * u16::try_from(index).expect("a small number")
+    }
+
+    /// Where clients reach a broker.
+    pub(crate) fn broker_address(&self, index: usize) -> String {
+        format!("127.0.0.1:{}", self.broker_port(index))
+    }
+
+    /// Ends everything in order, and expects that all of it can.
+    pub(crate) fn stop(mut self) {
+        for process in self.brokers.iter_mut().chain(&mut self.bookies) {
+            let status = process.stop();
+            assert!(status.success(), "{status}\n{}", process.log());
+        }
+    }
+}
