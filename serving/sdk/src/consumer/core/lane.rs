@@ -239,7 +239,7 @@ impl Lane {
             .acquired
             .into_iter()
             .for_each(|range| acquired.insert(range));
-        // The application is through with these already, with or without a receipt; or it has them, acknowledged before they are handed out.
+        // The application is through with these, with or without a receipt, or has them, acknowledged before they are handed out.
         self.acks.strip(&mut acquired);
         acquired.remove_all(&self.done);
         self.send_acks(out);
