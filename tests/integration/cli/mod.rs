@@ -1,11 +1,13 @@
 //! The command line as a user meets it: every example of every page of help, every form of output, exit codes, long commands that are
 //! cut short.
 
+mod addresses;
 mod bench;
 mod copying;
 mod examples;
 mod help;
 mod newcomers;
+mod outages;
 mod outputs;
 mod profiles;
 mod surprises;
