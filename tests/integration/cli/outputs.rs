@@ -19,7 +19,6 @@ const INVOCATIONS: &[&str] = &[
     "produce orders --file lines",
     "consume orders -o start -n 1",
     "ledgers list",
-    "ledgers accept-loss 1 --dry-run",
     "bench produce --duration 200ms",
     "bench consume",
     "bench latency --rate 200 --duration 200ms",
@@ -42,6 +41,7 @@ const TEXT: &[&str] = &[
     "config default",
     "config check",
     "completions",
+    "ledgers accept-loss",
 ];
 
 #[test]
