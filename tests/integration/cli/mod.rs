@@ -10,6 +10,7 @@ mod newcomers;
 mod outages;
 mod outputs;
 mod profiles;
+mod sharing;
 mod surprises;
 mod verifying;
 
