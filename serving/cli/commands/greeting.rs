@@ -133,8 +133,8 @@ mod tests {
             panic!("it is no gRPC");
         };
         assert!(words.contains("metrics"), "{words}");
-        let status = b"HTTP/1.0 404 Not Found\r\n";
-        assert_eq!(heard(&[b"<!DOCTYPE html>", status]), HTTP);
+        const STATUS: &[u8] = b"HTTP/1.0 404 Not Found\r\n";
+        assert_eq!(heard(&[b"<!DOCTYPE html>", STATUS]), HTTP);
     }
 
     #[test]

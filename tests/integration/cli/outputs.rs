@@ -38,6 +38,8 @@ const INVOCATIONS: &[&str] = &[
 /// Commands whose answer is text for a shell or a file, or that are tested elsewhere.
 const TEXT: &[&str] = &[
     "standalone",
+    "broker",
+    "bookie format",
     "config default",
     "config check",
     "completions",
