@@ -118,6 +118,16 @@ impl Failure {
         said(&self.next, self.cause.next())
     }
 
+    /// What went wrong, alone.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// True for this code of the command line.
+    pub(crate) fn is_code(&self, code: Code) -> bool {
+        self.cause == Cause::Ours(code)
+    }
+
     /// True when no server said so.
     pub(crate) fn is_ours(&self) -> bool {
         matches!(self.cause, Cause::Ours(_))

@@ -103,15 +103,17 @@ fn settle(
     words: &[OsString],
 ) -> Result<(), Failure> {
     usage::check_dry_run(&arguments.globals, words)?;
+    arguments.globals.note_server(matches);
     if !arguments.command.talks_to_a_server() {
-        return Ok(());
+        return usage::check_timeout(&arguments.globals);
     }
     usage::check_config(&arguments.globals)?;
     let chosen = profile::in_force(arguments.globals.profile.as_deref())?;
     if let Some(chosen) = chosen {
         arguments.globals.settle(matches, &chosen);
     }
-    Ok(())
+    usage::check_timeout(&arguments.globals)?;
+    session::check_address(&arguments.globals)
 }
 
 /// Tells a failure in the form that was asked for.

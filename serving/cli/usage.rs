@@ -73,6 +73,20 @@ pub(crate) fn check_config(globals: &Globals) -> Result<(), Failure> {
     )
 }
 
+/// Refuses a time in which nothing can be answered.
+///
+/// # Errors
+/// It is zero.
+pub(crate) fn check_timeout(globals: &Globals) -> Result<(), Failure> {
+    if !globals.timeout.0.is_zero() {
+        return Ok(());
+    }
+    Err(Failure::new(Code::Usage, "there is no time for an answer")
+        .why("a time-out is longer than zero; none at all cannot be had")
+        .object(format!("--timeout {}", globals.timeout))
+        .next("--timeout 30s, which is what holds where nobody names one; 500ms and 2m can be written too"))
+}
+
 /// The failure of a command line that clap refused.
 pub(crate) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();

@@ -86,7 +86,22 @@ fn assert_refused(server: &Server) {
     }
     assert!(words.contains("HULSE-1806"), "{words}");
     let said = server.doctor();
-    assert!(said.contains("DOCTOR-07"), "{said}");
+    for words in [
+        "DOCTOR-07",
+        "are free",
+        "are to stay free",
+        "bookie.disk_reserve",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let log = server.log();
+    let told = log
+        .lines()
+        .find(|line| line.contains("WARN") && line.contains("are to stay free"));
+    assert!(
+        told.is_some_and(|line| line.contains("bookie.disk_reserve")),
+        "{log}"
+    );
 }
 
 fn assert_taken(server: &Server) {

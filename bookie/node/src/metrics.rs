@@ -34,6 +34,8 @@ pub struct NodeMetrics {
     pub level: Gauge,
     /// Free bytes of the volume.
     pub disk_free: Gauge,
+    /// Bytes of it that are to stay free: below them no records are taken.
+    pub disk_reserve: Gauge,
     /// Bytes of all log files.
     pub log_held: Gauge,
     /// Of those, bytes that nobody can ask for any more, in sealed files.
@@ -71,6 +73,7 @@ impl NodeMetrics {
             limbo_ledgers: Gauge::default(),
             level: Gauge::default(),
             disk_free: Gauge::default(),
+            disk_reserve: Gauge::default(),
             log_held: Gauge::default(),
             log_dead: Gauge::default(),
             snapshot_missing: Gauge::default(),
@@ -145,6 +148,11 @@ impl NodeMetrics {
         );
         let gauges = [
             ("disk_free", "Free on the volume", &self.disk_free),
+            (
+                "disk_reserve",
+                "To stay free on the volume: below it no records are taken",
+                &self.disk_reserve,
+            ),
             ("log_held", "Log files", &self.log_held),
             ("log_dead", "Of deleted ledgers", &self.log_dead),
         ];

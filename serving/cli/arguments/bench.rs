@@ -11,7 +11,7 @@ use crate::config::{ByteSize, Period};
 #[derive(Debug, Args)]
 pub(crate) struct Load {
     /// Topic; made for the measurement when it does not exist
-    #[arg(long, default_value = "bench", value_name = "TOPIC")]
+    #[arg(long, default_value = Load::TOPIC, value_name = "TOPIC")]
     pub(crate) topic: String,
     /// Size of a record
     #[arg(long, default_value = "1KiB", value_name = "SIZE")]
@@ -25,6 +25,11 @@ pub(crate) struct Load {
     /// What to wait for
     #[arg(long, value_enum, default_value = "quorum")]
     pub(crate) acks: Acks,
+}
+
+impl Load {
+    /// The topic of measurements where none is named.
+    pub(crate) const TOPIC: &str = "bench";
 }
 
 /// How a measurement compresses.

@@ -1,5 +1,6 @@
 //! What every command understands: the globals of operations.md B.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
@@ -9,6 +10,8 @@ use crate::commands::profile::Chosen;
 use crate::config::Period;
 use crate::output::Shape;
 
+/// Names the server where no flag does.
+pub(crate) const SERVER_VARIABLE: &str = "HULSE_SERVER";
 /// Time-out of a request where nobody names one.
 const TIMEOUT: &str = "30s";
 
@@ -28,15 +31,15 @@ pub(crate) struct Globals {
     #[arg(
         long,
         global = true,
-        env = "HULSE_SERVER",
+        env = SERVER_VARIABLE,
         default_value = "127.0.0.1:7400",
         value_name = "HOST:PORT",
         help_heading = "Globals"
     )]
     pub(crate) server: String,
-    /// The profile that named the server, when one did.
+    /// Who named the server.
     #[arg(skip)]
-    pub(crate) server_of: Option<String>,
+    pub(crate) server_from: ServerFrom,
     /// Configuration file (default: ./hulse.toml if it exists; conf.d/*.toml beside it is read too)
     #[arg(
         long,
@@ -89,7 +92,41 @@ pub(crate) struct Globals {
     pub(crate) no_color: bool,
 }
 
+/// Who named the server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum ServerFrom {
+    /// Nobody.
+    #[default]
+    Default,
+    /// `--server`.
+    Flag,
+    /// The environment.
+    Variable,
+    /// The profile of this name.
+    Profile(String),
+}
+
+impl fmt::Display for ServerFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("the default"),
+            Self::Flag => f.write_str("of --server"),
+            Self::Variable => write!(f, "of {SERVER_VARIABLE}"),
+            Self::Profile(name) => write!(f, "of profile {name}"),
+        }
+    }
+}
+
 impl Globals {
+    /// Looks who named the server; a profile that does is settled later.
+    pub(crate) fn note_server(&mut self, matches: &ArgMatches) {
+        self.server_from = match matches.value_source("server") {
+            Some(ValueSource::CommandLine) => ServerFrom::Flag,
+            Some(ValueSource::EnvVariable) => ServerFrom::Variable,
+            _ => ServerFrom::Default,
+        };
+    }
+
     /// The shape of data.
     pub(crate) fn shape(&self) -> Shape {
         if self.json { Shape::Json } else { self.output }
@@ -115,7 +152,7 @@ impl Globals {
             .filter(|_| is_default("server"))
         {
             self.server.clone_from(server);
-            self.server_of = Some(chosen.name.clone());
+            self.server_from = ServerFrom::Profile(chosen.name.clone());
         }
         if let Some(timeout) = chosen.profile.timeout.filter(|_| is_default("timeout")) {
             self.timeout = timeout;

@@ -21,7 +21,7 @@ mod tree;
 pub(crate) use bench::{Bench, Load, Measured};
 pub(crate) use checks::{Completions, Doctor, Shell, Verify};
 pub(crate) use generate::{Demo, Generate};
-pub(crate) use globals::Globals;
+pub(crate) use globals::{Globals, SERVER_VARIABLE, ServerFrom};
 pub(crate) use ledgers::Ledgers;
 pub(crate) use node::{Bookie, BookieCommand, BookieNode, Broker, ConfigCommand, Role, Standalone};
 pub(crate) use profile::ProfileCommand;

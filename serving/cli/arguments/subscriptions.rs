@@ -58,9 +58,9 @@ pub(crate) enum Subscriptions {
         #[arg(long)]
         no_hold: bool,
     },
-    /// Change whether a subscription keeps records that are not acknowledged
+    /// Change whether a subscription keeps records that are not acknowledged, on all of its topics
     #[command(
-        after_help = "Examples:\n  hulse subs update orders billing --no-hold\n  hulse subs update orders billing --hold"
+        after_help = "A subscription may be on several topics of its namespace, and what it keeps holds on all of them. Where records that are\nnot acknowledged may go, it says how many of each topic and asks first; --dry-run only says it.\n\nExamples:\n  hulse subs update orders billing --no-hold --dry-run\n  hulse subs update orders billing --hold"
     )]
     Update {
         #[command(flatten)]

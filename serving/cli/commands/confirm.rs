@@ -17,14 +17,27 @@ pub(crate) fn confirm(session: Session<'_>, what: &str) -> Result<bool, Failure>
             .say(&format!("would {what} (dry run, nothing was changed)"));
         return Ok(false);
     }
+    let next = "run it again with --yes; with --dry-run it only says what would be done";
+    ask(session, what, next).map(|()| true)
+}
+
+/// As [`confirm`], for a command that has no dry run.
+///
+/// # Errors
+/// Likewise.
+pub(crate) fn agreed(session: Session<'_>, what: &str) -> Result<(), Failure> {
+    ask(session, what, "run it again with --yes")
+}
+
+fn ask(session: Session<'_>, what: &str, next: &str) -> Result<(), Failure> {
     if session.globals.yes {
-        return Ok(true);
+        return Ok(());
     }
     let refused = |why: &str| {
         Failure::new(Code::Unconfirmed, "nothing was changed")
             .why(why)
             .object(what)
-            .next("run it again with --yes; with --dry-run it only says what would be done")
+            .next(next)
     };
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
@@ -37,7 +50,7 @@ pub(crate) fn confirm(session: Session<'_>, what: &str) -> Result<bool, Failure>
     let _ = stderr.flush();
     let mut answer = String::new();
     match stdin.lock().read_line(&mut answer) {
-        Ok(_) if answer.trim() == "yes" => Ok(true),
+        Ok(_) if answer.trim() == "yes" => Ok(()),
         _ => Err(refused("it was not confirmed")),
     }
 }

@@ -14,6 +14,10 @@ const KIND_AT: usize = 3;
 const SETTINGS: u8 = 4;
 /// Asks which versions there are, in Kafka's protocol: length, kind 18, version 0, number 7, no client id.
 const VERSIONS: &[u8] = b"\0\0\0\x0a\0\x12\0\0\0\0\0\x07\xff\xff";
+/// Asks whether there is anything, in HTTP/1.
+const ASK: &[u8] = b"HEAD / HTTP/1.0\r\n\r\n";
+/// Version and status of its answer.
+const STATUS_BYTES: usize = 12;
 /// Length and number of Kafka's answer.
 const ANSWER_BYTES: usize = 8;
 
@@ -32,16 +36,18 @@ pub(super) enum Greeting {
 pub(super) fn greet(stream: TcpStream, address: SocketAddr, wait: Duration) -> Greeting {
     match say(stream, PREFACE, HEAD_BYTES, wait) {
         Said::Bytes(head) if head[KIND_AT] == SETTINGS => Greeting::Grpc,
-        Said::Bytes(head) if head.starts_with(b"HTTP/1") => {
-            Greeting::Other("it speaks HTTP/1: perhaps this is the address of metrics")
-        }
+        Said::Bytes(head) if head.starts_with(b"HTTP/1") => HTTP,
         Said::Nothing if speaks_kafka(address, wait) => KAFKA,
         Said::Nothing => Greeting::Silence,
         Said::End if speaks_kafka(address, wait) => KAFKA,
+        Said::Bytes(_) | Said::End if speaks_http(address, wait) => HTTP,
         Said::Bytes(_) | Said::End => Greeting::Other("it does not speak gRPC"),
     }
 }
 
+const HTTP: Greeting = Greeting::Other(
+    "it speaks HTTP/1 and not Hulse's gRPC: perhaps this is the address of metrics (listen.http)",
+);
 const KAFKA: Greeting = Greeting::Other(
     "it speaks Kafka's protocol: this is the address for Kafka's clients (listen.kafka)",
 );
@@ -52,6 +58,17 @@ fn speaks_kafka(address: SocketAddr, wait: Duration) -> bool {
     };
     match say(stream, VERSIONS, ANSWER_BYTES, wait) {
         Said::Bytes(answer) => answer[4..] == VERSIONS[8..12],
+        Said::Nothing | Said::End => false,
+    }
+}
+
+/// A server of HTTP/1 that does not know the preface of HTTP/2 answers it with anything; what it knows it answers in kind.
+fn speaks_http(address: SocketAddr, wait: Duration) -> bool {
+    let Ok(stream) = TcpStream::connect_timeout(&address, wait) else {
+        return false;
+    };
+    match say(stream, ASK, STATUS_BYTES, wait) {
+        Said::Bytes(answer) => answer.starts_with(b"HTTP/1"),
         Said::Nothing | Said::End => false,
     }
 }
@@ -116,6 +133,8 @@ mod tests {
             panic!("it is no gRPC");
         };
         assert!(words.contains("metrics"), "{words}");
+        const STATUS: &[u8] = b"HTTP/1.0 404 Not Found\r\n";
+        assert_eq!(heard(&[b"<!DOCTYPE html>", STATUS]), HTTP);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) mod generate;
 mod greeting;
 mod input;
 pub(crate) mod ledgers;
+pub(crate) mod link;
 pub(crate) mod produce;
 pub(crate) mod profile;
 pub(crate) mod session;

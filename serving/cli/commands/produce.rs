@@ -1,5 +1,7 @@
 //! `hulse produce`: reads records by a format and sends them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +13,7 @@ use tokio::io::AsyncRead;
 use tokio::time::Instant;
 
 use super::input::Records;
+use super::link::Link;
 use super::session::Session;
 use super::tickets::Tickets;
 use crate::arguments;
@@ -129,8 +132,9 @@ pub(crate) async fn run(session: Session<'_>, produce: &arguments::Produce) -> R
         Failure::from(error).next("hulse produce --help lists the letters that input knows")
     })?;
     let additions = Additions::new(produce)?;
+    let link = Link::default();
     let mut builder = session
-        .client()?
+        .client_over(&link)?
         .producer(&produce.topic)
         .acks(produce.acks().into())
         .compression(produce.compression.into())
@@ -143,6 +147,7 @@ pub(crate) async fn run(session: Session<'_>, produce: &arguments::Produce) -> R
         .await
         .map_err(|error| Failure::from_sdk("cannot produce", &produce.topic, &error))?;
     let mut sending = Sending {
+        queued: count_waiting(&link, &producer),
         producer: &producer,
         scanner: &scanner,
         additions: &additions,
@@ -189,6 +194,18 @@ pub(crate) async fn run(session: Session<'_>, produce: &arguments::Produce) -> R
         batches: producer.stats().batches_sent,
     };
     session.output.done(&view, &words)
+}
+
+/// Tells the link how many records wait: of those that are counted here, the ones without a fate.
+fn count_waiting(link: &Link, producer: &Producer) -> Arc<AtomicU64> {
+    let queued = Arc::new(AtomicU64::new(0));
+    let (counted, producer) = (Arc::clone(&queued), producer.clone());
+    link.counts(move || {
+        let stats = producer.stats();
+        let settled = stats.records_stored + stats.records_failed;
+        counted.load(Ordering::Relaxed).saturating_sub(settled)
+    });
+    queued
 }
 
 /// What was sent.
@@ -256,6 +273,8 @@ struct Sending<'a> {
     additions: &'a Additions,
     pace: Option<Pace>,
     tickets: Tickets,
+    /// Records that the producer was given, for those who count what waits.
+    queued: Arc<AtomicU64>,
     /// Records that the producer took.
     sent: u64,
     /// Records of the input so far, also the one that was refused.
@@ -294,6 +313,7 @@ impl Sending<'_> {
             if let Some(pace) = &mut self.pace {
                 pace.next().await;
             }
+            self.queued.fetch_add(1, Ordering::Relaxed);
             let queued = self.producer.send(self.additions.record(scanned)).await;
             let ticket = queued.map_err(|error| {
                 let object = format!("{}, for {}", records.place(), self.producer.topic());

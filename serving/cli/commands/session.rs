@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hulse_sdk::Client;
+use hulse_sdk::{Client, Connect, TcpConnect};
 use tokio::runtime::Builder;
 
 use super::greeting::{Greeting, greet};
-use crate::arguments::Globals;
+use super::link::Link;
+use crate::arguments::{Globals, ServerFrom};
 use crate::failure::{Code, Failure, Stop};
 use crate::output::Output;
 
@@ -16,6 +17,11 @@ use crate::output::Output;
 const DIAL_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for its first bytes; one that says nothing may be busy.
 const GREETING_MAX: Duration = Duration::from_secs(2);
+
+/// Nobody answers.
+const UNREACHED: &str = "cannot reach the server";
+/// Somebody else answers.
+pub(crate) const FOREIGN: &str = "something else than a Hulse server answers";
 
 /// The globals and the output, for all commands that talk to a server.
 #[derive(Clone, Copy)]
@@ -30,11 +36,19 @@ impl Session<'_> {
     /// # Errors
     /// The address is wrong, or no server of ours listens there.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        let (client, silent) = self.dial()?;
+        let (client, silent) = self.dial(TcpConnect)?;
         if let Some(address) = silent {
             tracing::info!(address, "the server takes connections and says nothing yet");
         }
         Ok(client)
+    }
+
+    /// As [`Session::client`], for work that goes on while a server is gone: the link tells that.
+    ///
+    /// # Errors
+    /// As of it.
+    pub(crate) fn client_over(&self, link: &Link) -> Result<Client, Failure> {
+        self.dial(link.clone()).map(|(client, _)| client)
     }
 
     /// As [`Session::client`], of a server that answers soon.
@@ -42,12 +56,12 @@ impl Session<'_> {
     /// # Errors
     /// As of it, and a server that says nothing.
     pub(crate) fn client_that_answers(&self) -> Result<Client, Failure> {
-        match self.dial()? {
+        match self.dial(TcpConnect)? {
             (client, None) => Ok(client),
             (_, Some(address)) => {
                 let why = format!(
-                    "{address} takes connections and says nothing within {} s",
-                    GREETING_MAX.as_secs()
+                    "{address} takes connections and says nothing within {:?}",
+                    self.greeting_wait()
                 );
                 Err(self.unreachable(&why))
             }
@@ -55,28 +69,31 @@ impl Session<'_> {
     }
 
     /// A client; and the address, where nothing was heard.
-    fn dial(&self) -> Result<(Client, Option<String>), Failure> {
-        let server = self.globals.server.as_str();
-        // First, because it judges the address; it dials nobody yet.
+    fn dial(&self, connect: impl Connect) -> Result<(Client, Option<String>), Failure> {
+        let began = Instant::now();
+        let silent = self.knock()?;
+        let (server, timeout) = (self.globals.server.as_str(), self.globals.timeout.0);
+        // What the knock took is a part of the time; the knock leaves some of it.
+        let left = timeout.saturating_sub(began.elapsed()).max(timeout / 4);
         let client = Client::builder(server)
             .client_id(format!("hulse-cli/{}", env!("CARGO_PKG_VERSION")))
-            .request_timeout(self.globals.timeout.0)
+            .request_timeout(left)
+            .connector(connect)
             .build()
-            .map_err(|error| {
-                self.naming_profile(
-                    Failure::from_sdk("cannot talk to the server", server, &error).next(
-                        "--server HOST:PORT, or HULSE_SERVER; the port of clients is 7400 by default",
-                    ),
-                )
-            })?;
-        let silent = self.knock()?;
+            .map_err(|error| no_address(self.globals, &error))?;
         Ok((client, silent))
+    }
+
+    /// How long a greeting is waited for; there may be two, and there must be time left for what is asked then.
+    fn greeting_wait(&self) -> Duration {
+        GREETING_MAX.min(self.globals.timeout.0 / 4)
     }
 
     /// Connects to the servers until one greets, and hangs up. Answers the address of one that says nothing, if none greets.
     fn knock(&self) -> Result<Option<String>, Failure> {
         let server = self.globals.server.as_str();
         let wait = self.globals.timeout.0.min(DIAL_MAX);
+        let mut what = UNREACHED;
         let mut why = String::from("no address");
         let mut silent = None;
         for authority in server.split(',') {
@@ -91,10 +108,12 @@ impl Session<'_> {
                     for address in addresses {
                         match TcpStream::connect_timeout(&address, wait) {
                             Err(error) => why = format!("{address}: {error}"),
-                            Ok(stream) => match greet(stream, address, wait.min(GREETING_MAX)) {
+                            Ok(stream) => match greet(stream, address, self.greeting_wait()) {
                                 Greeting::Grpc => return Ok(None),
                                 Greeting::Silence => silent = Some(address.to_string()),
-                                Greeting::Other(words) => why = format!("{address}: {words}"),
+                                Greeting::Other(words) => {
+                                    (what, why) = (FOREIGN, format!("{address}: {words}"));
+                                }
                             },
                         }
                     }
@@ -103,32 +122,51 @@ impl Session<'_> {
         }
         match silent {
             Some(address) => Ok(Some(address)),
-            None => Err(self.unreachable(&why)),
+            None => Err(self.not_reached(what, &why)),
         }
     }
 
     fn unreachable(&self, why: &str) -> Failure {
-        self.naming_profile(
-            Failure::new(Code::Unreachable, "cannot reach the server")
-                .why(why)
-                .object(&self.globals.server)
-                .next(
-                    "hulse standalone starts a server here; --server HOST:PORT names another one (listen.grpc, port 7400 by default)",
-                ),
-        )
+        self.not_reached(UNREACHED, why)
     }
 
-    /// Says where a server's name comes from that stands on no command line, and how to leave it.
-    fn naming_profile(&self, failure: Failure) -> Failure {
-        let Some(name) = &self.globals.server_of else {
-            return failure;
-        };
-        let server = self.globals.server.as_str();
-        failure
-            .object(format!("{server}, of profile {name}"))
-            .next(format!(
-                "is a server running there? Else `hulse profile use -` leaves the profile, `hulse profile edit` corrects it, `--server HOST:PORT` goes before it, and `hulse profile delete {name}` forgets it"
-            ))
+    fn not_reached(&self, what: &str, why: &str) -> Failure {
+        let failure = Failure::new(Code::Unreachable, what).why(why).next(
+            "hulse standalone starts a server here; --server HOST:PORT names another one (listen.grpc, port 7400 by default)",
+        );
+        naming(self.globals, failure)
+    }
+}
+
+/// Refuses an address that no command could talk to; whether somebody listens there does not matter yet.
+///
+/// # Errors
+/// It is not HOST:PORT.
+pub(crate) fn check_address(globals: &Globals) -> Result<(), Failure> {
+    let client = Client::builder(&globals.server).build();
+    client
+        .map(drop)
+        .map_err(|error| no_address(globals, &error))
+}
+
+fn no_address(globals: &Globals, error: &hulse_sdk::Error) -> Failure {
+    let failure = Failure::from_sdk("this is no address of a server", "", error);
+    let next = "write --server HOST:PORT, or HULSE_SERVER; the port of clients is 7400 by default";
+    naming(globals, failure.next(next))
+}
+
+/// Says where a server's name comes from, and how to leave one that a profile or the environment names.
+fn naming(globals: &Globals, failure: Failure) -> Failure {
+    let (server, from) = (&globals.server, &globals.server_from);
+    let failure = failure.object(format!("{server}, {from}"));
+    match from {
+        ServerFrom::Default | ServerFrom::Flag => failure,
+        ServerFrom::Variable => failure.next(
+            "is a server running there? Else `unset HULSE_SERVER` forgets it, and `--server HOST:PORT` goes before it",
+        ),
+        ServerFrom::Profile(name) => failure.next(format!(
+            "is a server running there? Else `hulse profile use -` leaves the profile, `hulse profile edit` corrects it, `--server HOST:PORT` goes before it, and `hulse profile delete {name}` forgets it"
+        )),
     }
 }
 

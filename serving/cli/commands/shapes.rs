@@ -81,7 +81,7 @@ pub(crate) const ROWS: &[Row] = &[
         "subscriptions create",
         Answer::One(subscriptions::SubscriptionRow::FIELDS),
     ),
-    row(
+    dry(
         "subscriptions update",
         Answer::One(subscriptions::SubscriptionRow::FIELDS),
     ),

@@ -142,6 +142,19 @@ impl Error {
         Self::local(ErrorKind::Invalid, message)
     }
 
+    /// Something answered that knows no gRPC: no call will ever be answered there.
+    fn foreign(http: u16) -> Self {
+        let message = format!(
+            "it speaks HTTP and not Hulse's gRPC (it answers HTTP status {http}): perhaps this is the address of metrics (listen.http)"
+        );
+        let what = What::Local {
+            kind: ErrorKind::Unavailable,
+            retryable: false,
+            message,
+        };
+        Self::new(what, false)
+    }
+
     /// The server's answer does not mean anything.
     pub(crate) fn wrong_answer(what: &str) -> Self {
         Self::local(
@@ -172,6 +185,8 @@ impl Error {
                 ErrorKind::Unavailable,
                 format!("cannot connect to the broker: {words}; is it running at this address?"),
             )
+        } else if let Some(http) = refused_by_http(words) {
+            Self::foreign(http)
         } else {
             match status.code() {
                 Code::Unimplemented => Self::local(
@@ -214,6 +229,14 @@ impl Error {
     fn into_inner(self) -> Inner {
         Arc::unwrap_or_clone(self.0)
     }
+}
+
+/// The status of an answer that is none of gRPC's, in the words of the transport, where it refuses for good: a proxy in front of a
+/// server of ours answers 429 and 5xx while that is away.
+fn refused_by_http(words: &str) -> Option<u16> {
+    let rest = words.strip_prefix("grpc-status header missing, mapped from HTTP status code ")?;
+    let status = rest.trim().parse().ok()?;
+    ((400..500).contains(&status) && status != 429).then_some(status)
 }
 
 /// A refused dial leaves a [`tonic::ConnectError`] in the chain: nothing was sent.
@@ -299,6 +322,19 @@ mod tests {
         assert!(error.to_string().contains("may have been applied"));
         let error = Error::from(Fault::new(Reason::FencedEpoch, "epoch 3 exists"));
         assert!(error.is_fenced() && !error.is_retryable() && !error.possibly_written());
+    }
+
+    #[test]
+    fn answer_of_another_http_server_is_told_as_such_and_not_waited_for() {
+        let words =
+            |code| format!("grpc-status header missing, mapped from HTTP status code {code}");
+        let error = Error::from_status(&Status::unimplemented(words(404)));
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(!error.is_retryable() && !error.possibly_written());
+        assert!(error.to_string().contains("listen.http"), "{error}");
+        for away in [429, 503] {
+            assert!(Error::from_status(&Status::unavailable(words(away))).is_retryable());
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `bench produce --compression all`: a judgement on the user's own records.
+//! `bench`: a judgement on the user's own records, and what a measurement does to topics.
 
 use super::super::server::Server;
 use super::{PORT, done, text};
@@ -59,4 +59,36 @@ fn codecs_are_compared_on_the_users_records() {
     );
     let without = server.hulse(&["bench", "produce", "--compression", "all"], "");
     assert_eq!(without.status.code(), Some(2), "{}", text(&without.stderr));
+}
+
+#[test]
+fn measurement_asks_before_it_adds_to_a_topic_with_records_and_says_what_it_leaves() {
+    let server = Server::start(PORT + 236);
+    done(&server, &["produce", "mine"], "a\nb\n");
+    done(&server, &["topics", "create", "empty"], "");
+    let load = ["--duration", "200ms", "--rate", "50"];
+    for kind in ["produce", "latency"] {
+        let words = [&["bench", kind, "--topic", "mine"][..], &load].concat();
+        let refused = server.hulse(&words, "");
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{told}");
+        for words in ["about 10 records", "mine, which holds 2 records", "--yes"] {
+            assert!(told.contains(words), "{told}");
+        }
+        assert!(!told.contains("--dry-run"), "{told}");
+    }
+    let end = || {
+        super::json(&server, &["topics", "describe", "mine"])["partition"][0]["high_watermark"]
+            .clone()
+    };
+    assert_eq!(end(), 2);
+    for (topic, made) in [("mine", false), ("empty", false), ("fresh", true)] {
+        let words = [&["bench", "produce", "--topic", topic, "--yes"][..], &load].concat();
+        let ran = server.hulse(&words, "");
+        let told = text(&ran.stderr);
+        assert!(ran.status.success(), "{topic}: {told}");
+        let said = told.contains(&format!("hulse topics delete {topic}"));
+        assert_eq!(said, made, "{topic}: {told}");
+    }
+    assert!(end().as_u64() > Some(2));
 }

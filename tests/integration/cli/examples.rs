@@ -29,6 +29,7 @@ const EXPECTED: &[(&str, i32)] = &[
         "hulse bookie --name bookie-1 --data ./bookie-1 --metadata http://127.0.0.1:2379",
         5,
     ),
+    ("hulse ledgers accept-loss 17 --dry-run", 3),
     ("hulse ledgers accept-loss 17 --up-to 4096 --yes", 3),
     ("hulse doctor", 0),
 ];

@@ -1,13 +1,16 @@
 //! The command line as a user meets it: every example of every page of help, every form of output, exit codes, long commands that are
 //! cut short.
 
+mod addresses;
 mod bench;
 mod copying;
 mod examples;
 mod help;
 mod newcomers;
+mod outages;
 mod outputs;
 mod profiles;
+mod sharing;
 mod surprises;
 mod verifying;
 

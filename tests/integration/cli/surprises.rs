@@ -254,7 +254,8 @@ fn trim_delete_and_update_say_whose_records_go() {
         dry.contains("up to 10 records of t") && dry.contains("have acknowledged"),
         "{dry}"
     );
-    done(&server, &["subs", "update", "t", "behind", "--no-hold"], "");
+    let loose = ["subs", "update", "t", "behind", "--no-hold", "--yes"];
+    done(&server, &loose, "");
     let dry = told(&server, &[&short[..], &["--dry-run"]].concat());
     assert!(
         dry.contains("up to 90 records of t") && dry.contains("public/default/behind 80"),

@@ -108,6 +108,12 @@ impl Fullness {
         self.level
     }
 
+    /// Bytes that must be free for records to be taken: `bookie.disk_reserve`, or two log files where that is more. `None`: nothing is
+    /// known of the disk yet.
+    pub fn kept_free(&self) -> Option<u64> {
+        self.space.map(|space| self.limits.reserve(space.total))
+    }
+
     /// The volume, as it was seen last.
     pub fn space(&self) -> Option<Space> {
         self.space
@@ -205,7 +211,9 @@ mod tests {
     fn reserve_is_a_share_of_a_large_volume() {
         let mut disk = fullness();
         let total = 10_000 * FILE;
+        assert_eq!(disk.kept_free(), None);
         assert_eq!(at(&mut disk, 399 * FILE, total), Level::Low);
+        assert_eq!(disk.kept_free(), Some(200 * FILE));
         assert_eq!(at(&mut disk, 199 * FILE, total), Level::ReadOnly);
         assert_eq!(at(&mut disk, FILE / 4 - 1, total), Level::Reserve);
     }

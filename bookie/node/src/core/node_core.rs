@@ -140,6 +140,11 @@ impl NodeCore {
         }
     }
 
+    /// Bytes of the volume that must be free for records to be taken; 0 while nothing is known of it.
+    pub fn kept_free_bytes(&self) -> u64 {
+        self.fullness.kept_free().unwrap_or(0)
+    }
+
     /// How full the disk is (storage.md D1). A log file that could not be made counts, whatever the volume says.
     pub fn level(&self) -> Level {
         match self.room.full {

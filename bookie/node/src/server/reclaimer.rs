@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hulse_proto::size::about;
 use hulse_proto::time::WallClock;
 use rand::RngCore;
 use rand_chacha::ChaCha12Rng;
@@ -114,14 +115,20 @@ impl Reclaimer<'_> {
         let metrics = &self.ground.shared.metrics;
         metrics.level.set(level as i64);
         metrics.disk_free.set(gauge(space.free));
+        let kept = self.ground.look(NodeCore::kept_free_bytes);
+        metrics.disk_reserve.set(gauge(kept));
         metrics.log_held.set(gauge(held));
         metrics.log_dead.set(gauge(dead));
         let unchecked = self.worker.unchecked(&self.ground);
         metrics.scrub_unchecked.set(gauge(unchecked as u64));
         if level != self.level {
-            let (was, free) = (std::mem::replace(&mut self.level, level), space.free);
+            let was = std::mem::replace(&mut self.level, level);
+            let (free, kept) = (about(space.free), about(kept));
             match level >= Level::ReadOnly {
-                true => tracing::warn!(%was, %level, free, "the bookie's disk is full"),
+                true => tracing::warn!(
+                    %was, %level,
+                    "no records are taken: {free} are free on the bookie's disk, {kept} are to stay free (bookie.disk_reserve, or two log files)"
+                ),
                 false => tracing::info!(%was, %level, free, "the level of the bookie's disk"),
             }
         }

@@ -5,24 +5,28 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bookie_client::mailbox::{Inbox, WeakSender};
-use hulse_proto::id::PartitionId;
+use hulse_proto::id::{OwnerEpoch, PartitionId};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::handle::Command;
+use super::shown::EndedOnDrop;
 use super::task::{TICK, Task, start};
 
 /// Partitions that are looked after before others have a turn.
 const AT_ONCE: usize = 64;
 
 type Resting = WeakSender<Command, Box<Task>>;
+/// One that was taken over again is another: its former task may come here late.
+type Key = (PartitionId, OwnerEpoch);
 
 #[derive(Default)]
 struct State {
     /// Not kept by this; one that was woken or dropped is found out at the next look.
-    all: BTreeMap<PartitionId, Resting>,
+    all: BTreeMap<Key, Resting>,
     /// There is a task that looks after them.
     looked_after: bool,
 }
@@ -37,9 +41,9 @@ impl RestingPartitions {
     }
 
     /// One went to rest. Needs a runtime.
-    pub(super) fn add(&self, partition: PartitionId, resting: Resting) {
+    pub(super) fn add(&self, key: Key, resting: Resting) {
         let mut state = self.lock();
-        state.all.insert(partition, resting);
+        state.all.insert(key, resting);
         if !std::mem::replace(&mut state.looked_after, true) {
             tokio::spawn(self.clone().look_after());
         }
@@ -60,7 +64,7 @@ impl RestingPartitions {
                     break;
                 }
                 last = some.last().copied();
-                some.into_iter().for_each(|partition| self.visit(partition));
+                some.into_iter().for_each(|key| self.visit(key));
                 tokio::task::yield_now().await;
             }
             let mut state = self.lock();
@@ -72,21 +76,27 @@ impl RestingPartitions {
     }
 
     /// The next ones.
-    fn after(&self, last: Option<PartitionId>) -> Vec<PartitionId> {
+    fn after(&self, last: Option<Key>) -> Vec<Key> {
         let begin = last.map_or(Bound::Unbounded, Bound::Excluded);
         let state = self.lock();
         let next = state.all.range((begin, Bound::Unbounded)).take(AT_ONCE);
-        next.map(|(partition, _)| *partition).collect()
+        next.map(|(key, _)| *key).collect()
     }
 
-    /// Time passed for one. When it rests on, or again, it is added again.
-    fn visit(&self, partition: PartitionId) {
-        let resting = self.lock().all.remove(&partition);
-        let taken = resting.and_then(|resting| resting.take_resting());
-        if let Some((mut task, inbox)) = taken {
+    /// Time passed for one. When it rests on, or again, it is added again. Should it panic, it ends as one with a task does
+    /// (ARCHITECTURE D16), and the others are looked after all the same.
+    fn visit(&self, key: Key) {
+        let resting = self.lock().all.remove(&key);
+        let Some((mut task, inbox)) = resting.and_then(|resting| resting.take_resting()) else {
+            return;
+        };
+        // The hook has told of a panic, and the handles know.
+        let _ = catch_unwind(AssertUnwindSafe(move || {
+            let ends = EndedOnDrop::new(task.shown.clone());
             task.turn_at_rest();
             rest_or_go_on(task, inbox);
-        }
+            ends.disarm();
+        }));
     }
 }
 
@@ -96,9 +106,10 @@ pub(super) fn rest_or_go_on(mut task: Box<Task>, inbox: Inbox<Command, Box<Task>
         return start(task, inbox);
     }
     task.shrink();
-    let (partition, all, weak) = (task.partition, task.with.resting.clone(), inbox.downgrade());
+    let key = (task.partition, task.epoch);
+    let (all, weak) = (task.with.resting.clone(), inbox.downgrade());
     match inbox.rest(task) {
-        Ok(()) => all.add(partition, weak),
+        Ok(()) => all.add(key, weak),
         Err((inbox, task)) => start(task, inbox),
     }
 }

@@ -1,6 +1,7 @@
 //! Partitions that rest: without a task, and as good as others.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bookie_client::testing::{FixedClock, MemoryBookie, StaticDirectory};
@@ -8,6 +9,7 @@ use bookie_client::{ClientConfig, LedgerClient};
 use bookie_metadata::{MemoryStore, MetadataStore};
 use hulse_proto::id::{CellId, Incarnation, NodeName, Offset, PartitionId, TopicId};
 use hulse_proto::ledger::{LedgerState, Quorums};
+use hulse_proto::time::{TimestampMs, WallClock};
 use tokio::time::sleep;
 use uuid::Uuid;
 
@@ -18,8 +20,24 @@ use crate::{BrokerConfig, Partitions, PartitionsConfig};
 const LONG: Duration = Duration::from_secs(5);
 const ROLL_AGE: Duration = Duration::from_secs(60);
 
+/// A clock that panics when it is told to, once.
+#[derive(Default)]
+struct Brittle(AtomicBool);
+
+impl WallClock for Brittle {
+    fn now_ms(&self) -> TimestampMs {
+        assert!(!self.0.swap(false, Ordering::Relaxed), "on purpose");
+        1_000
+    }
+}
+
 /// A broker and its bookie, which has tasks of its own as long as it is there.
 fn broker() -> (Partitions, Arc<MemoryBookie>) {
+    broker_by(Arc::new(FixedClock(1_000)))
+}
+
+/// The same, whose partitions tell the time by this clock.
+fn broker_by(owners: Arc<dyn WallClock>) -> (Partitions, Arc<MemoryBookie>) {
     let clock = Arc::new(FixedClock(1_000));
     let store: Arc<dyn MetadataStore> = Arc::new(MemoryStore::new());
     let cell = CellId(Uuid::from_u128(1));
@@ -33,8 +51,8 @@ fn broker() -> (Partitions, Arc<MemoryBookie>) {
     });
     let parts = PartitionsConfig {
         metadata: store.clone(),
-        client: LedgerClient::new(cell, config, store, directory, clock.clone(), [3; 32]),
-        clock,
+        client: LedgerClient::new(cell, config, store, directory, clock, [3; 32]),
+        clock: owners,
         boot: Uuid::from_u128(4),
     };
     let mut config = BrokerConfig::new(NodeName::new("b").unwrap(), "nowhere:1");
@@ -120,4 +138,34 @@ async fn partition_that_rests_rolls_its_ledger_by_age() {
     assert_eq!(states.collect::<Vec<_>>(), wanted);
     let stored = handle.produce(batch(7, 0, 1, 1)).await.unwrap();
     assert_eq!(stored.base_offset, Offset(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn partition_that_panics_at_rest_says_that_it_ended_and_others_are_looked_after() {
+    let clock = Arc::new(Brittle::default());
+    let (partitions, _bookie) = broker_by(clock.clone());
+    let mut handles = Vec::new();
+    for index in 0..3 {
+        let handle = partitions.open(partition(index)).await.unwrap();
+        handle.produce(batch(7, 0, 0, 1)).await.unwrap();
+        handles.push((handle.watch(), handle));
+    }
+    sleep(LONG).await;
+    clock.0.store(true, Ordering::Relaxed);
+    sleep(LONG).await;
+    let (ended, others): (Vec<_>, Vec<_>) = handles
+        .into_iter()
+        .partition(|(_, handle)| handle.ended().is_some());
+    let [(mut watch, handle)] = ended.try_into().ok().unwrap();
+    let heard = async { while watch.changed().await.is_ok() {} };
+    assert!(tokio::time::timeout(LONG, heard).await.is_ok());
+    // The next request opens it again.
+    let again = partitions.open(handle.id()).await.unwrap();
+    let stored = again.produce(batch(7, 0, 1, 1)).await.unwrap();
+    assert_eq!(stored.base_offset, Offset(1));
+    sleep(ROLL_AGE + LONG).await;
+    for (_, other) in &others {
+        assert_eq!(partitions.ledgers(other.id()).await.unwrap().len(), 2);
+        assert!(other.ended().is_none());
+    }
 }

@@ -155,7 +155,9 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
 /// Starts the task of a partition that was taken over, or that rested.
 pub(super) fn start(task: Box<Task>, inbox: CommandInbox) {
     let runtime = task.runtime.clone();
-    runtime.spawn(task.run(inbox));
+    // Armed before there is a task: a runtime that goes down never begins it.
+    let ends = EndedOnDrop::new(task.shown.clone());
+    runtime.spawn(task.run(inbox, ends));
 }
 
 /// Why the loop ended.
@@ -178,14 +180,13 @@ impl End {
 }
 
 impl Task {
-    async fn run(mut self: Box<Self>, mut inbox: CommandInbox) {
-        let panics = EndedOnDrop::new(self.shown.clone());
+    async fn run(mut self: Box<Self>, mut inbox: CommandInbox, ends: EndedOnDrop) {
         let mut commands = VecDeque::new();
         match self.serve(&mut inbox, &mut commands).await {
             Work::Over(end) => self.end(end, inbox, commands).await,
             Work::Idle => {
-                panics.disarm();
                 rest_or_go_on(self, inbox);
+                ends.disarm();
             }
         }
     }

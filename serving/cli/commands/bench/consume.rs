@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use super::figures::{Figures, Throughput};
 use crate::commands::session::Session;
 use crate::failure::{Failure, Stop};
+use crate::output::Progress;
 
 /// Fetched ahead.
 const BYTES_IN_FLIGHT: u32 = 32 << 20;
@@ -26,10 +27,13 @@ pub(super) async fn run(session: Session<'_>, topic: &str) -> Result<(), Stop> {
         .build();
     let mut reader = reader.await.map_err(failed)?;
     let (mut records, mut bytes) = (0, 0);
+    let mut progress = Progress::new(session.output, "reading", None);
     while let Some(batch) = reader.next_batch().await.map_err(failed)? {
         records += u64::from(batch.header.count);
         bytes += batch.bytes.len() as u64;
+        progress.at(records);
     }
+    drop(progress);
     let figures = Figures {
         topic: reader.topic().to_owned(),
         throughput: Throughput::new(records, bytes, 0, began.elapsed()),

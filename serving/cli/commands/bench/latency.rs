@@ -7,17 +7,19 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use hulse_sdk::{Compression, Record};
+use hulse_sdk::{Compression, Error, Producer, Record};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::figures::{Figures, Latencies, Throughput};
 use super::payload::Payloads;
 use super::produce::producer;
+use super::run::tell_made;
 use crate::arguments::Load;
 use crate::commands::produce::due_after;
 use crate::commands::session::Session;
 use crate::failure::{Failure, Stop};
+use crate::output::Progress;
 
 /// Records that are due and not sent yet, at most: a server that stalls longer than this ends the measurement's honesty, so
 /// the thread waits and the times go on counting from when they were due.
@@ -33,13 +35,8 @@ pub(super) async fn run(
     compression: Compression,
     rate: u32,
 ) -> Result<(), Stop> {
-    let producer = producer(session, load, compression).await?;
-    // The first record opens the session and the partition; it is not measured.
-    let first = producer.send(Record::new("first")).await;
-    let opened = match first {
-        Ok(ticket) => ticket.await.map(drop),
-        Err(error) => Err(error),
-    };
+    let (producer, made) = producer(session, load, compression, Some(rate)).await?;
+    let opened = open(&producer).await;
     opened.map_err(|error| Failure::from_sdk("cannot send", &load.topic, &error))?;
 
     let mut payloads = Payloads::new(load.size.0 as usize);
@@ -47,12 +44,15 @@ pub(super) async fn run(
     let mut answers = FuturesUnordered::new();
     let (mut from_due, mut from_send) = (Latencies::new(), Latencies::new());
     let (mut failed, mut all_sent, mut last_error) = (0, false, None);
+    let doing = format!("measuring for {}", load.duration);
+    let mut progress = Progress::new(session.output, doing, None);
     let began = Instant::now();
     while !all_sent || !answers.is_empty() {
         tokio::select! {
             biased;
             Some((due_at, sent_at, answer)) = answers.next(), if !answers.is_empty() => {
                 let now = Instant::now();
+                progress.at(from_due.count());
                 match answer {
                     Ok(_) => {
                         from_due.record(now.saturating_duration_since(due_at));
@@ -81,6 +81,7 @@ pub(super) async fn run(
         }
     }
     let took = began.elapsed();
+    drop(progress);
     drop(producer.close().await);
     let stored = from_due.count();
     let figures = Figures {
@@ -92,12 +93,19 @@ pub(super) async fn run(
         ],
     };
     session.output.one(&figures)?;
+    tell_made(session, &load.topic, made);
     match last_error {
         None => Ok(()),
         Some(error) => {
             Err(Failure::from_sdk("records were not stored", &load.topic, &error).into())
         }
     }
+}
+
+/// The first record opens the session and the partition; it is not measured.
+async fn open(producer: &Producer) -> Result<(), Error> {
+    let first = producer.send(Record::new("first")).await?;
+    first.await.map(drop)
 }
 
 /// A thread that says when each record is due.

@@ -9,18 +9,19 @@ use tokio::time::Instant;
 
 use super::figures::{Figures, Latencies, Throughput};
 use super::payload::Payloads;
-use super::run::ensure_topic;
+use super::run::{added, ensure_topic, tell_made};
 use crate::arguments::Load;
 use crate::commands::produce::Pace;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
+use crate::output::Progress;
 
 /// One record in so many is timed: waiting for every answer would cost more than sending.
 const TIMED_EVERY: u64 = 64;
 /// Timed records that wait for their answer.
 const TIMED_MAX: usize = 4096;
 
-/// A producer as the load says.
+/// A producer as the load says, and whether its topic was made for it.
 ///
 /// # Errors
 /// The topic cannot be made, or the size is too large.
@@ -28,7 +29,8 @@ pub(super) async fn producer(
     session: Session<'_>,
     load: &Load,
     compression: Compression,
-) -> Result<Producer, Failure> {
+    rate: Option<u32>,
+) -> Result<(Producer, bool), Failure> {
     if load.size.0 > RECORD_BYTES_MAX as u64 {
         return Err(Failure::new(Code::Usage, "the record is too large")
             .why(format!("a record holds at most {RECORD_BYTES_MAX} bytes"))
@@ -36,14 +38,15 @@ pub(super) async fn producer(
             .next("--size 1KiB"));
     }
     let client = session.client()?;
-    ensure_topic(&client, load).await?;
-    client
+    let made = ensure_topic(session, &client, load, &added(load, rate)).await?;
+    let producer = client
         .producer(&load.topic)
         .acks(load.acks.into())
         .compression(compression)
         .build()
         .await
-        .map_err(|error| Failure::from_sdk("cannot produce", &load.topic, &error))
+        .map_err(|error| Failure::from_sdk("cannot produce", &load.topic, &error))?;
+    Ok((producer, made))
 }
 
 /// Runs it.
@@ -56,7 +59,7 @@ pub(super) async fn run(
     compression: Compression,
     rate: Option<u32>,
 ) -> Result<(), Stop> {
-    let producer = producer(session, load, compression).await?;
+    let (producer, made) = producer(session, load, compression, rate).await?;
     let (timed, mut waiting) = mpsc::channel::<(Instant, hulse_sdk::Ticket)>(TIMED_MAX);
     let collector = tokio::spawn(async move {
         let mut latencies = Latencies::new();
@@ -68,7 +71,9 @@ pub(super) async fn run(
         latencies
     });
     let began = Instant::now();
-    let sent = send(&producer, load, rate, &timed).await;
+    let doing = format!("sending for {}", load.duration);
+    let progress = Progress::new(session.output, doing, None);
+    let sent = send(&producer, load, rate, &timed, progress).await;
     drop(timed);
     // Failures are told by the figures; why, by this error.
     let closed = producer.close().await;
@@ -82,6 +87,7 @@ pub(super) async fn run(
         latency: vec![latencies.percentiles("send to answer, queue included")],
     };
     session.output.one(&figures)?;
+    tell_made(session, &load.topic, made);
     sent?;
     closed.map_err(|error| Failure::from_sdk("records were not stored", &load.topic, &error))?;
     Ok(())
@@ -92,6 +98,7 @@ async fn send(
     load: &Load,
     rate: Option<u32>,
     timed: &mpsc::Sender<(Instant, hulse_sdk::Ticket)>,
+    mut progress: Progress,
 ) -> Result<(), Failure> {
     let mut payloads = Payloads::new(load.size.0 as usize);
     let mut pace = rate.map(Pace::new);
@@ -108,6 +115,7 @@ async fn send(
         if count.is_multiple_of(TIMED_EVERY) {
             // Full: this one is not timed, and its failure is counted by close().
             drop(timed.try_send((at, ticket)));
+            progress.at(count);
         }
         count += 1;
     }

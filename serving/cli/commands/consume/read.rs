@@ -14,6 +14,7 @@ use hulse_sdk::{Client, Offset, ReadRecord, Reader, Start};
 
 use super::printing::{PIECE_BYTES, print, write};
 use crate::arguments;
+use crate::commands::link::Link;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
 use crate::format::Printer;
@@ -35,7 +36,7 @@ struct Open {
 /// The server's, a damaged batch, or the output's.
 pub(super) async fn run(session: Session<'_>, consume: &arguments::Consume) -> Result<(), Stop> {
     let mut printer = Printer::new(&consume.format).map_err(Failure::from)?;
-    let client = session.client()?;
+    let client = session.client_over(&Link::default())?;
     let mut open = Vec::new();
     for topic in &consume.topics {
         open.extend(begin(&client, session, topic, consume).await?);

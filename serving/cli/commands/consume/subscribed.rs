@@ -12,7 +12,7 @@ use futures::future::select_all;
 use hulse_proto::error::{Fault, Reason};
 use hulse_sdk::{
     Client, Consumed, ConsumerNote, DeliveryMode, Error, ReceivedRecord, Start,
-    SubscriptionConsumer, Unacknowledged,
+    SubscriptionConsumer, SubscriptionType, Unacknowledged,
 };
 use tokio::time::sleep;
 
@@ -20,6 +20,7 @@ use super::ahead::Ahead;
 use super::beginning::Beginning;
 use super::printing::{PIECE_BYTES, print, write};
 use crate::arguments;
+use crate::commands::link::Link;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
 use crate::format::Printer;
@@ -48,7 +49,7 @@ pub(super) async fn run(
 ) -> Result<(), Stop> {
     let printer = Printer::new(&consume.format).map_err(Failure::from)?;
     check(consume, subscription)?;
-    let client = session.client()?;
+    let client = session.client_over(&Link::default())?;
     let mut open = Vec::new();
     for topic in &consume.topics {
         open.push(begin(session, &client, topic, subscription, consume).await?);
@@ -345,7 +346,42 @@ async fn begin(
     let beginning = Beginning::find(&client.admin(), topic, subscription, consume).await?;
     let open = begin_at(client, topic, subscription, consume, beginning.start).await?;
     beginning.tell(session.output, topic, subscription);
+    if SubscriptionType::from(consume.kind) == SubscriptionType::Failover {
+        tell_stand_by(session, client, &open).await;
+    }
     Ok(open)
+}
+
+/// A standby may wait for days: says for whom. Nothing is told where nobody can be asked; the notes of the consumer say what follows.
+async fn tell_stand_by(session: Session<'_>, client: &Client, open: &Open) {
+    let consumer = &open.consumer;
+    let asked = client.admin();
+    let asked = asked.describe_subscription(consumer.subscription(), consumer.topic(), false);
+    let Ok((_, cursors)) = asked.await else {
+        return;
+    };
+    let wanted = consumer.partitions();
+    let mut others: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for cursor in cursors
+        .iter()
+        .filter(|cursor| wanted.contains(&cursor.partition))
+    {
+        let attached = cursor.state.iter().flat_map(|state| &state.consumers);
+        for other in attached.filter(|other| other.active && other.name != consumer.name()) {
+            others
+                .entry(&other.name)
+                .or_default()
+                .push(cursor.partition);
+        }
+    }
+    for (name, partitions) in others {
+        let partitions: Vec<String> = partitions.iter().map(u32::to_string).collect();
+        session.output.say(&format!(
+            "{}, partition {}: standing by: {name} is active",
+            consumer.topic(),
+            partitions.join(", ")
+        ));
+    }
 }
 
 async fn begin_at(

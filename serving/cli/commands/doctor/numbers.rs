@@ -2,6 +2,7 @@
 
 use super::finding::{Ailment, Finding};
 use super::metrics::Metrics;
+use crate::output::bytes;
 
 /// Clocks that differ by more are told: the header's date has whole seconds, and an answer takes its time.
 const SKEW_MS_MAX: i64 = 5_000;
@@ -69,6 +70,18 @@ pub(super) fn of_metrics(metrics: &Metrics, server: &str, ours: &str) -> Vec<Fin
     found
 }
 
+/// What is free and what is to stay free; nothing where the server does not tell.
+fn room(metrics: &Metrics) -> String {
+    let bytes_of = |name| metrics.value(name).map(|value| bytes(value as u64));
+    let free = bytes_of("hulse_bookie_disk_free_bytes");
+    match free.zip(bytes_of("hulse_bookie_disk_reserve_bytes")) {
+        Some((free, kept)) => format!(
+            "{free} are free, {kept} are to stay free (bookie.disk_reserve, or two log files where that is more); "
+        ),
+        None => String::new(),
+    }
+}
+
 fn disk(metrics: &Metrics, server: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let level = metrics.value("hulse_bookie_level").unwrap_or(0.0) as u32;
@@ -78,14 +91,20 @@ fn disk(metrics: &Metrics, server: &str) -> Vec<Finding> {
         1 => found.push(
             Ailment::DiskLow
                 .found("little room is left on the disk", server)
-                .why("records are still taken; below the next level they are refused")
+                .why(format!(
+                    "{}records are still taken; below that limit they are refused",
+                    room(metrics)
+                ))
                 .next(next),
         ),
         _ => found.push(
             Ailment::DiskFull
                 .found("the disk is full: no records are taken", server)
-                .why("reading goes on; records are taken again by themselves when there is room (HULSE-1806)")
-                .next(next),
+                .why(format!(
+                    "{}reading goes on; records are taken again by themselves when there is room (HULSE-1806)",
+                    room(metrics)
+                ))
+                .next(format!("{next}; bookie.disk_reserve says how much stays free")),
         ),
     }
     if let Some(slow) = metrics.quantile("hulse_bookie_sync_seconds", 0.99, SYNCS_MIN)
@@ -166,6 +185,20 @@ mod tests {
             ("hulse_panics_total 1", "DOCTOR-14"),
         ] {
             assert_eq!(codes(text), [code], "{text}");
+        }
+    }
+
+    #[test]
+    fn full_disk_is_told_with_what_is_free_and_what_is_to_stay_free() {
+        let text = "hulse_bookie_level 2\nhulse_bookie_disk_free_bytes 25769803776\nhulse_bookie_disk_reserve_bytes 214748364800";
+        let found = of_metrics(&Metrics::parse(text), "s", "0.1.0");
+        let told = <Finding as View>::text(&found, false);
+        for words in [
+            "24GiB are free",
+            "200GiB are to stay free",
+            "bookie.disk_reserve",
+        ] {
+            assert!(told.contains(words), "{told}");
         }
     }
 

@@ -8,7 +8,7 @@ use super::finding::{Ailment, Finding, Weight};
 use super::metrics::Metrics;
 use super::{http, numbers, server};
 use crate::arguments::Doctor;
-use crate::commands::session::Session;
+use crate::commands::session::{FOREIGN, Session};
 use crate::failure::{Code, Failure, Stop};
 use crate::roles::SystemClock;
 
@@ -60,6 +60,7 @@ async fn examine(session: Session<'_>, doctor: &Doctor) -> Vec<Finding> {
     let name = session.globals.server.as_str();
     let client = match session.client_that_answers() {
         Ok(client) => client,
+        Err(failure) if failure.what() == FOREIGN => return vec![elsewhere(name, &failure)],
         Err(failure) => {
             return vec![
                 Ailment::Unreachable
@@ -78,6 +79,9 @@ async fn examine(session: Session<'_>, doctor: &Doctor) -> Vec<Finding> {
             }
             found.extend(more);
         }
+        Err(failure) if failure.is_code(Code::Unreachable) => {
+            found = vec![elsewhere(name, &failure)]
+        }
         Err(failure) => found.push(
             Ailment::NotReady
                 .found("the server does not do what it is asked", name)
@@ -86,6 +90,14 @@ async fn examine(session: Session<'_>, doctor: &Doctor) -> Vec<Finding> {
         ),
     }
     found
+}
+
+/// Somebody answers who is no server of ours.
+fn elsewhere(name: &str, failure: &Failure) -> Finding {
+    Ailment::Unreachable
+        .found(FOREIGN, name)
+        .why(failure.reason())
+        .next("--server HOST:PORT names what the server calls listen.grpc, port 7400 by default")
 }
 
 fn over_http(session: Session<'_>, doctor: &Doctor) -> Vec<Finding> {

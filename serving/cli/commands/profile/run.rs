@@ -3,14 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 
-use hulse_sdk::Client;
 use serde::Serialize;
 
 use super::store::{
     Profile, Profiles, is_name, missing, parse, path_or_failure, read, write, write_text,
 };
-use crate::arguments::ProfileCommand;
-use crate::commands::session::Session;
+use crate::arguments::{Globals, ProfileCommand, SERVER_VARIABLE};
+use crate::commands::session::{Session, check_address};
 use crate::failure::{Code, Failure, Stop};
 use crate::output::{Field, Table, View};
 
@@ -146,7 +145,7 @@ fn create(
         );
     }
     let globals = session.globals;
-    check_address(&globals.server)?;
+    check_address(globals)?;
     let profile = Profile {
         server: Some(globals.server.clone()),
         timeout: (!globals.timeout_is_default()).then_some(globals.timeout),
@@ -155,17 +154,28 @@ fn create(
     profiles.switch_to(name);
     write(path, &profiles)?;
     let view = profiles.found(name)?;
-    let words = format!("created {name} for {}; it is in force now", globals.server);
+    let words = format!(
+        "created {name} for {}; {}",
+        globals.server,
+        in_force(globals, name)
+    );
     session.output.done(&view, &words)
 }
 
-/// Refuses an address that no command could talk to; whether somebody listens there does not matter yet.
-fn check_address(server: &str) -> Result<(), Failure> {
-    let client = Client::builder(server).build();
-    client.map(drop).map_err(|error| {
-        Failure::from_sdk("this is no address of a server", server, &error)
-            .next("write --server HOST:PORT; the port of clients is 7400 by default")
-    })
+/// What a profile that was switched to is worth: the environment goes before it.
+fn in_force(globals: &Globals, name: &str) -> String {
+    let set = |variable| std::env::var(variable).ok().filter(|text| !text.is_empty());
+    if let Some(server) = set(SERVER_VARIABLE) {
+        return format!(
+            "{SERVER_VARIABLE}={server} goes before it: it is in force after `unset {SERVER_VARIABLE}`, or with --profile {name}"
+        );
+    }
+    match globals.profile.as_deref().filter(|named| *named != name) {
+        Some(named) => format!(
+            "profile {named} goes before it, which --profile or HULSE_PROFILE names; it is in force where they do not"
+        ),
+        None => "it is in force now".to_owned(),
+    }
 }
 
 fn switch(
@@ -190,9 +200,8 @@ fn switch(
     profiles.switch_to(&name);
     write(path, &profiles)?;
     let view = profiles.found(&name)?;
-    session
-        .output
-        .done(&view, &format!("{name} is in force now"))
+    let words = format!("switched to {name}; {}", in_force(session.globals, &name));
+    session.output.done(&view, &words)
 }
 
 /// Back to what was before the first profile: none. The same again comes back to it.

@@ -1,5 +1,6 @@
-//! `hulse subscriptions`: list, create, describe, seek, skip, clear, delete.
+//! `hulse subscriptions`: list, create, update, describe, seek, skip, clear, delete.
 
+mod keeping;
 mod moving;
 mod run;
 mod view;

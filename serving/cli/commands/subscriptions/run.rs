@@ -1,12 +1,10 @@
 //! The branch `hulse subscriptions`.
 
 use hulse_proto::error::Reason;
-use hulse_sdk::{
-    Admin, Cursor, NewSubscription, Subscription, SubscriptionChange, SubscriptionType,
-};
+use hulse_sdk::{Admin, Cursor, NewSubscription, Subscription, SubscriptionType};
 
-use super::moving;
 use super::view::{SubscriptionRow, SubscriptionView};
+use super::{keeping, moving};
 use crate::arguments::{OfTopic, Subscriptions, Type};
 use crate::commands::confirm::confirm;
 use crate::commands::session::Session;
@@ -41,10 +39,10 @@ pub(crate) async fn run(session: Session<'_>, command: &Subscriptions) -> Result
             new.kind = (*kind).into();
             new.start = moving::one_place(&admin, &of.topic, *from).await?;
             new.hold = !no_hold;
-            create(session, &admin, new).await
+            keeping::create(session, &admin, new).await
         }
         // Exactly one of the two flags is given.
-        Subscriptions::Update { of, hold, .. } => update(session, &admin, of, *hold).await,
+        Subscriptions::Update { of, hold, .. } => keeping::update(session, &admin, of, *hold).await,
         Subscriptions::Describe { of } => {
             let (subscription, cursors) = described_or_outlived(&admin, of).await?;
             let view = SubscriptionView::new(subscription, cursors);
@@ -111,48 +109,15 @@ async fn list(session: Session<'_>, admin: &Admin, topic: Option<&str>) -> Resul
     session.output.list(&rows)
 }
 
-async fn described(admin: &Admin, of: &OfTopic) -> Result<(Subscription, Vec<Cursor>), Failure> {
+/// A subscription, and its cursors on the topic that it is named beside.
+pub(super) async fn described(
+    admin: &Admin,
+    of: &OfTopic,
+) -> Result<(Subscription, Vec<Cursor>), Failure> {
     let described = admin
         .describe_subscription(&of.subscription, &of.topic, false)
         .await;
     described.map_err(|error| failed("cannot describe the subscription", of, &error))
-}
-
-async fn create(session: Session<'_>, admin: &Admin, new: NewSubscription) -> Result<(), Stop> {
-    let of = OfTopic {
-        topic: new.topic.clone(),
-        subscription: new.name.clone(),
-    };
-    let created = admin.create_subscription(new).await;
-    let (_, created) =
-        created.map_err(|error| failed("cannot create the subscription", &of, &error))?;
-    let (subscription, cursors) = described(admin, &of).await?;
-    let row = SubscriptionRow::new(&subscription, &cursors);
-    let words = match created {
-        true => format!("{} is created on {}", subscription.name, of.topic),
-        false => format!(
-            "{} was there, on {}; it stays where it is",
-            subscription.name, of.topic
-        ),
-    };
-    session.output.done(&row, &words)
-}
-
-async fn update(session: Session<'_>, admin: &Admin, of: &OfTopic, hold: bool) -> Result<(), Stop> {
-    let change = SubscriptionChange { hold: Some(hold) };
-    let updated = admin
-        .update_subscription(&of.subscription, &of.topic, change)
-        .await;
-    updated.map_err(|error| failed("cannot update the subscription", of, &error))?;
-    let (subscription, cursors) = described(admin, of).await?;
-    let row = SubscriptionRow::new(&subscription, &cursors);
-    let words = match hold {
-        true => "keeps records until they are acknowledged",
-        false => "lets retention take records that are not acknowledged",
-    };
-    session
-        .output
-        .done(&row, &format!("{} {words}", subscription.name))
 }
 
 async fn delete(

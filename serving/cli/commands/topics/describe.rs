@@ -30,17 +30,25 @@ async fn open(admin: &Admin, topic: &Topic) -> bool {
     any
 }
 
+/// A topic, its partitions opened so that their bounds are known, as far as their owners tell soon.
+///
+/// # Errors
+/// The server's.
+pub(super) async fn opened(admin: &Admin, topic: &str) -> Result<Topic, hulse_sdk::Error> {
+    let described = admin.describe_topic(topic).await?;
+    match open(admin, &described).await {
+        true => admin.describe_topic(topic).await,
+        false => Ok(described),
+    }
+}
+
 /// Runs it.
 ///
 /// # Errors
 /// The server's, or the output's.
 pub(super) async fn run(session: Session<'_>, admin: &Admin, topic: &str) -> Result<(), Stop> {
     let failed = |error| Failure::from_sdk("cannot describe the topic", topic, &error);
-    let mut described = admin.describe_topic(topic).await.map_err(failed)?;
-    if open(admin, &described).await {
-        described = admin.describe_topic(topic).await.map_err(failed)?;
-    }
-    let view = TopicView::from(described);
+    let view = TopicView::from(opened(admin, topic).await.map_err(failed)?);
     if session.output.shape.for_people() {
         session.output.say(&view.headline());
     }

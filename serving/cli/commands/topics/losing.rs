@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hulse_sdk::{Admin, CursorState, UpdateEffect};
+use hulse_sdk::{Admin, CursorState, Topic, UpdateEffect};
 
 use crate::failure::Failure;
 use crate::output::{bytes, grouped};
@@ -111,6 +111,34 @@ pub(super) fn effect_words(topic: &str, effects: &[UpdateEffect]) -> Option<Stri
     Some(removed + &losses.words())
 }
 
+/// What a topic holds: "1,004 records, 12.0 KiB".
+pub(super) fn held_words(topic: &Topic) -> String {
+    let known = || {
+        let all = topic.partition.iter();
+        all.filter_map(|one| {
+            Some((
+                one.high_watermark?.0 - one.log_start?.0.min(one.high_watermark?.0),
+                one.stored_bytes,
+            ))
+        })
+    };
+    let records: u64 = known().map(|(records, _)| records).sum();
+    let size: u64 = known().filter_map(|(_, size)| size).sum();
+    held(records, size, topic.partition.len() - known().count())
+}
+
+fn held(records: u64, size: u64, unknown: usize) -> String {
+    let records = match records {
+        1 => "1 record".to_owned(),
+        records => format!("{} records", grouped(records)),
+    };
+    let words = format!("{records}, {}", bytes(size));
+    match unknown {
+        0 => words,
+        _ => format!("{words}, and what is in {unknown} partitions that do not answer"),
+    }
+}
+
 /// Records of a cursor below `end` that are not acknowledged. Ranges beyond those that the server lists count as not acknowledged.
 fn unacknowledged(cursor: &CursorState, end: u64) -> u64 {
     let first = cursor.base.0.max(cursor.log_start.0);
@@ -140,6 +168,13 @@ mod tests {
         assert_eq!(unacknowledged(&cursor, 15), 2);
         assert_eq!(unacknowledged(&cursor, 52), 36);
         assert_eq!(unacknowledged(&cursor, u64::MAX), 76);
+    }
+
+    #[test]
+    fn what_is_held_says_where_nobody_knows() {
+        assert_eq!(held(1, 0, 0), format!("1 record, {}", bytes(0)));
+        let words = held(2_000, 4_096, 3);
+        assert!(words.starts_with("2,000 records, ") && words.contains("3 partitions"));
     }
 
     #[test]

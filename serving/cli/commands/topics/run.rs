@@ -2,7 +2,7 @@
 
 use hulse_sdk::{Admin, BacklogAction, BacklogQuota, NewTopic, Retention, TopicChange};
 
-use super::losing::{Losses, effect_words};
+use super::losing::{Losses, effect_words, held_words};
 use super::view::{NameView, TopicRow, TopicView};
 use super::{copy, describe, peek, trim};
 use crate::arguments::{BacklogFlags, BacklogPolicy, RetentionFlags, Topics};
@@ -165,16 +165,25 @@ async fn update(
 }
 
 async fn delete(session: Session<'_>, admin: &Admin, topics: &[String]) -> Result<(), Stop> {
-    let mut lost = String::new();
+    let mut held = Vec::new();
     for topic in topics {
-        let words = Losses::find(admin, topic, None).await?.words();
-        lost.push_str(&match topics.len() {
-            1 => words,
-            _ if words.is_empty() => words,
-            _ => format!("\n  {topic}{words}"),
-        });
+        let failed = |error| Failure::from_sdk("cannot look at the topic", topic, &error);
+        let losses = Losses::find(admin, topic, None).await?.words();
+        let described = describe::opened(admin, topic).await.map_err(failed)?;
+        held.push(format!("{}{losses}", held_words(&described)));
     }
-    let what = format!("delete {} with everything in it{lost}", topics.join(", "));
+    let what = match (topics, &held[..]) {
+        ([topic], [held]) => format!("delete {topic} with everything in it, {held}"),
+        _ => {
+            let each = topics.iter().zip(&held);
+            let each = each.map(|(topic, held)| format!("\n  {topic}: {held}"));
+            let names = topics.join(", ");
+            format!(
+                "delete {names} with everything in them{}",
+                each.collect::<String>()
+            )
+        }
+    };
     if !confirm(session, &what)? {
         return Ok(());
     }

@@ -193,7 +193,9 @@ impl Admin {
         A: Future<Output = Result<Response<T>, Status>> + Send,
     {
         let attempt = |channel| call(stub(channel), request.clone());
-        self.core.call(Repeat::Always, attempt).await
+        let answer = self.core.call(Repeat::Always, attempt).await;
+        // A question applies nothing, whatever became of it.
+        answer.map_err(|error| error.with_possibly_written(false))
     }
 
     pub(super) async fn change<R, T, F, A>(&self, request: R, call: F) -> Result<T, Error>

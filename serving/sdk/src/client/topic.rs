@@ -33,7 +33,11 @@ impl Core {
                     LookupClient::new(channel).resolve(request).await
                 }
             })
-            .await?;
+            .await
+            .map_err(|error| {
+                let possibly_written = error.possibly_written() && auto_create;
+                error.with_possibly_written(possibly_written)
+            })?;
         if answer.topics.len() != asked {
             let found = answer.topics.len();
             let words = format!("the look-up of {asked} topics answered {found}; report it");

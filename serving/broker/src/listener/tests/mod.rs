@@ -4,6 +4,7 @@ mod admin;
 mod consumer;
 mod consuming;
 mod cursors;
+mod damage;
 mod faults;
 mod produce;
 mod quotas;

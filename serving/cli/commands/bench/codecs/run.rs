@@ -41,7 +41,13 @@ pub(crate) async fn run(
 ) -> Result<(), Stop> {
     let sample = Arc::new(Sample::read(file, format).await?);
     let client = session.client()?;
-    let made = ensure_topic(&client, load).await?;
+    let added = format!(
+        "the records of {}, as often as they go in {} times {},",
+        file.display(),
+        CODECS.len(),
+        load.duration
+    );
+    let made = ensure_topic(session, &client, load, &added).await?;
     session.output.say(&format!(
         "measuring none and {} codecs for {} each, on topic {}",
         CODECS.len() - 1,

@@ -93,6 +93,15 @@ impl Goal {
         })
     }
 
+    /// The partition that all records of a partition of the source go to, where it is one for all.
+    pub(super) fn lane_of(&self, partition: u32) -> Option<u32> {
+        let targets = self.target.partitions;
+        match self.alike && partition < targets {
+            true => Some(partition),
+            false => (targets == 1).then_some(0),
+        }
+    }
+
     /// Where a record goes: decided by the record and by what was so when the copy began, so that every run decides alike.
     pub(super) fn partition_of(&self, record: &ReadRecord) -> u32 {
         let targets = self.target.partitions;

@@ -96,6 +96,9 @@ pub(crate) async fn run(
         Some(plan) => {
             resume::check(plan, &goal)?;
             goal.alike = plan.alike;
+            if dry {
+                before = Some(resume::caught_up(client, &goal, plan.clone()).await?);
+            }
         }
         None if dry => {}
         None => is_empty(client, &goal).await?,
@@ -108,7 +111,13 @@ pub(crate) async fn run(
         .ends
         .iter()
         .enumerate()
-        .map(|(slot, end)| end - next.get(slot).unwrap_or(&goal.starts[slot]).min(end))
+        .map(|(slot, end)| {
+            let start = goal.starts[slot];
+            end - next
+                .get(slot)
+                .map_or(start, |next| start.max(*next))
+                .min(*end)
+        })
         .sum();
     let mut view = CopyView {
         source: goal.source.name.clone(),
@@ -230,14 +239,19 @@ async fn steps(
     before: Option<Plan>,
 ) -> Result<bool, Failure> {
     let goal = sink.goal;
+    let mut made = false;
     let mut plan = match before {
         Some(plan) => {
             let admin = client.admin();
+            let plan = resume::caught_up(client, goal, plan).await?;
             let had = resume::had(client, &admin, goal, &plan).await?;
             let mut source =
                 Source::open(client, &goal.source.name, plan.partition, plan.first()).await?;
             match sink.make(&mut source, &plan, had).await? {
-                Made::Whole(ends) => after(plan, ends),
+                Made::Whole(ends) => {
+                    made = plan.first() < plan.end;
+                    after(plan, ends)
+                }
                 Made::Overtaken => return Ok(false),
             }
         }
@@ -262,7 +276,12 @@ async fn steps(
                 Made::Whole(ends) => plan = after(plan, ends),
                 Made::Overtaken => return Ok(false),
             }
+            made = true;
         }
+    }
+    // That the last step was made is known also when its records have left the source.
+    if made {
+        plans.keep(&plan).await?;
     }
     Ok(true)
 }

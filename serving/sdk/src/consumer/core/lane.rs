@@ -239,8 +239,9 @@ impl Lane {
             .acquired
             .into_iter()
             .for_each(|range| acquired.insert(range));
-        // The application is through with these already; they came again so that their ack can be sent again.
+        // The application is through with these, with or without a receipt, or has them, acknowledged before they are handed out.
         self.acks.strip(&mut acquired);
+        acquired.remove_all(&self.done);
         self.send_acks(out);
         let batch = covered.batch.filter(|_| !acquired.is_empty());
         Ok(batch.map(|batch| Accepted {

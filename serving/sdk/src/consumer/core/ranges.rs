@@ -70,6 +70,18 @@ impl RangeSet {
         }
     }
 
+    /// Takes out what `other` holds.
+    pub(in crate::consumer) fn remove_all(&mut self, other: &Self) {
+        let Some((&first, _)) = self.ranges.first_key_value() else {
+            return;
+        };
+        let from = other.ranges.range(..=first).next_back();
+        let from = from.map_or(first, |(&start, _)| start);
+        for (&start, &stop) in other.ranges.range(from..self.end()) {
+            self.remove(start..stop);
+        }
+    }
+
     /// Takes out everything below `end`.
     pub(in crate::consumer) fn remove_below(&mut self, end: u64) {
         self.remove(0..end);
@@ -136,7 +148,15 @@ mod tests {
             for _ in 0..60 {
                 let first = rng.random_range(0..40);
                 let range = first..first + rng.random_range(0..12);
-                match rng.random_range(0..5) {
+                match rng.random_range(0..6) {
+                    4 => {
+                        let mut other = RangeSet::default();
+                        other.insert(range.clone());
+                        other.insert(range.end + 2..range.end + 5);
+                        other.insert(0..first / 4);
+                        plain.retain(|offset| !other.contains(*offset));
+                        ranges.remove_all(&other);
+                    }
                     0..3 => {
                         plain.extend(range.clone());
                         ranges.insert(range);

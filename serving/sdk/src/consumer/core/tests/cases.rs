@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
+
+use super::super::{Next, Unit};
 use super::world::World;
 
 #[test]
@@ -71,4 +74,56 @@ fn acknowledgements_are_sent_again_without_a_second_delivery() {
         assert!(world.done(), "stuck, seed {seed}");
     }
     assert!(waited > 100, "{waited}");
+}
+
+/// At most once: what was acknowledged for certain before it is handed out comes out of the first delivery, and not of the second, too.
+#[test]
+fn unit_acknowledged_ahead_across_a_break_is_handed_out_once() {
+    for seed in 0..50 {
+        let mut world = World::new(seed);
+        world.honours = 1.0;
+        let unit = next_unit(&mut world);
+        let acknowledgement = world.core.ack_ahead(&unit);
+        world.settle();
+        world.link.as_mut().unwrap().up.clear();
+        world.cut();
+        world.starved = true;
+        while acknowledgement.clone().now_or_never().is_none() {
+            turn(&mut world);
+        }
+        assert!(matches!(acknowledgement.now_or_never(), Some(Ok(()))));
+        assert!(world.core.acknowledged_ahead_counts(&unit));
+        world.starved = false;
+        for _ in 0..300 {
+            turn(&mut world);
+            let Next::Unit(again) = world.core.next() else {
+                continue;
+            };
+            let own = unit.acquired.iter().cloned().flatten();
+            let twice = own.filter(|offset| again.takes(*offset)).count();
+            assert!(
+                again.partition() != unit.partition() || twice == 0,
+                "seed {seed}: {twice} records of {:?} come twice",
+                unit.acquired
+            );
+            world.core.finish(&again);
+            world.settle();
+        }
+    }
+}
+
+fn turn(world: &mut World) {
+    world.broker();
+    world.arrive();
+    world.now += Duration::from_millis(20);
+    world.attach();
+}
+
+fn next_unit(world: &mut World) -> Unit {
+    loop {
+        turn(world);
+        if let Next::Unit(unit) = world.core.next() {
+            return unit;
+        }
+    }
 }

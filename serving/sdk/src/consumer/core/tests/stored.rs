@@ -83,7 +83,7 @@ impl Stored {
     }
 
     /// What comes at `from`: a batch and where it ends, or a hole.
-    pub(super) fn delivery(&self, from: u64) -> Option<v1::Delivery> {
+    pub(super) fn delivery(&self, from: u64, acked: &RangeSet) -> Option<v1::Delivery> {
         if from >= self.end {
             return None;
         }
@@ -103,9 +103,7 @@ impl Stored {
                 delivery.end_offset = end;
                 let mut left = RangeSet::default();
                 left.insert(from..end);
-                self.acked.iter().for_each(|range| left.remove(range));
-                // The base may have passed a hole and what was acked behind it.
-                left.remove_below(self.base);
+                left.remove_all(acked);
                 let mut gone = RangeSet::default();
                 gone.insert(from..end);
                 left.iter().for_each(|range| gone.remove(range));

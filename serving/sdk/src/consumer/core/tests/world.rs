@@ -16,18 +16,29 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::super::ranges::RangeSet;
 use super::super::*;
 use super::stored::{Stored, wire};
 
 const PARTITIONS: u32 = 2;
+
+/// A lane of the broker.
+pub(super) struct Sending {
+    pub(super) partition: u32,
+    /// Where it goes on.
+    pub(super) next: u64,
+    /// Up to here acks are taken before it sends.
+    pub(super) acks_to: u64,
+    /// What was acknowledged when it began. What is acknowledged later is sent all the same.
+    pub(super) acked: RangeSet,
+}
 
 /// A session of the broker.
 pub(super) struct Link {
     pub(super) id: SessionId,
     pub(super) credit: (i64, i64),
     pub(super) seq: u64,
-    /// By lane: partition, where it goes on, and up to where acks are taken before.
-    pub(super) lanes: BTreeMap<u32, (u32, u64, u64)>,
+    pub(super) lanes: BTreeMap<u32, Sending>,
     pub(super) up: VecDeque<Up>,
     pub(super) down: VecDeque<Down>,
 }
@@ -171,7 +182,12 @@ impl World {
                     attach.handed_epoch == stored.state_epoch && self.rng.random_bool(self.honours);
                 let acks_to = if knows { attach.handed_end } else { 0 };
                 assert!(acks_to <= stored.end, "handed out what is not stored");
-                let lane = (index, stored.base, acks_to);
+                let lane = Sending {
+                    partition: index,
+                    next: stored.base,
+                    acks_to,
+                    acked: stored.acked.clone(),
+                };
                 link.lanes.insert(attach.lane, lane);
                 link.down.push_back(Down::Attached(v1::Attached {
                     lane: attach.lane,
@@ -196,13 +212,18 @@ impl World {
             }
             Up::Ack(ack) => self.take_ack(&ack),
             Up::Seek(seek) => {
-                let (partition, next, acks_to) = link.lanes.get_mut(&seek.lane).unwrap();
-                let stored = &mut self.stored[*partition as usize];
+                let lane = link.lanes.get_mut(&seek.lane).unwrap();
+                let partition = lane.partition;
+                let stored = &mut self.stored[partition as usize];
                 stored.base = 0;
                 stored.acked.clear();
                 stored.state_epoch += 1;
-                (*next, *acks_to) = (0, 0);
-                let partition = *partition;
+                *lane = Sending {
+                    partition,
+                    next: 0,
+                    acks_to: 0,
+                    acked: RangeSet::default(),
+                };
                 self.certain.retain(|(index, _)| *index != partition);
                 link.down.push_back(Down::SeekDone(v1::SeekDone {
                     lane: seek.lane,
@@ -220,8 +241,8 @@ impl World {
         let Some(link) = &mut self.link else {
             return;
         };
-        let (partition, next, acks_to) = link.lanes[&ack.lane];
-        let stored = &mut self.stored[partition as usize];
+        let lane = &link.lanes[&ack.lane];
+        let stored = &mut self.stored[lane.partition as usize];
         let refuse = self.rng.random_bool(0.1);
         let statuses = ack.ranges.iter().map(|range| {
             if refuse {
@@ -231,7 +252,7 @@ impl World {
                 return v1::AckStatus::Stale;
             }
             assert!(
-                range.end <= next.max(acks_to),
+                range.end <= lane.next.max(lane.acks_to),
                 "acked what was not delivered to this attachment"
             );
             let first = match ack.kind() {
@@ -253,17 +274,18 @@ impl World {
 
     pub(super) fn deliver(link: &mut Link, stored: &[Stored]) {
         let open = link.credit.0 > 0 && link.credit.1 > 0;
-        for (lane, (partition, next, _)) in &mut link.lanes {
-            let Some(mut delivery) = stored[*partition as usize].delivery(*next) else {
+        for (number, lane) in &mut link.lanes {
+            let stored = &stored[lane.partition as usize];
+            let Some(mut delivery) = stored.delivery(lane.next, &lane.acked) else {
                 continue;
             };
             if !open && !delivery.acquired.is_empty() {
                 continue;
             }
-            *next = delivery.end_offset;
+            lane.next = delivery.end_offset;
             link.seq += 1;
             delivery.delivery_seq = link.seq;
-            delivery.lane = *lane;
+            delivery.lane = *number;
             let records = delivery
                 .acquired
                 .iter()

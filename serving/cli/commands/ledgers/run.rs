@@ -3,9 +3,10 @@
 use hulse_sdk::{EntryId, Ledger, LedgerId};
 use serde::Serialize;
 
-use super::confirm::confirm;
-use super::session::Session;
+use super::stake;
 use crate::arguments::Ledgers;
+use crate::commands::confirm::confirm;
+use crate::commands::session::Session;
 use crate::failure::{Failure, Stop};
 use crate::output::{Field, Table, View, bytes, grouped};
 
@@ -132,14 +133,12 @@ pub(crate) async fn run(session: Session<'_>, command: &Ledgers) -> Result<(), S
             session.output.list(&views)
         }
         Ledgers::AcceptLoss { ledger, up_to } => {
-            let what = match up_to {
-                Some(entry) => {
-                    format!("give up everything of ledger {ledger} from entry {entry} on")
+            // Who says yes already is not held up by a look.
+            if session.globals.dry_run || !session.globals.yes {
+                let what = stake::find(&admin, LedgerId(*ledger), *up_to).await?;
+                if !confirm(session, &what)? {
+                    return Ok(());
                 }
-                None => format!("give up what cannot be read of ledger {ledger}"),
-            };
-            if !confirm(session, &what)? {
-                return Ok(());
             }
             let object = format!("ledger {ledger}");
             let sealed = admin

@@ -1,0 +1,177 @@
+//! Making a subscription, and changing what it keeps. A subscription may have many topics of its namespace, and what it keeps is said
+//! once for all of them: so each command says which these are, and lets no records of any go without a word.
+
+use hulse_sdk::{Admin, Cursor, NewSubscription, Subscription, SubscriptionChange};
+
+use super::run::{described, failed, of_topic};
+use super::view::SubscriptionRow;
+use crate::arguments::OfTopic;
+use crate::commands::confirm::confirm;
+use crate::commands::session::Session;
+use crate::failure::{Code, Failure, Stop};
+use crate::output::grouped;
+
+/// `hulse subs create`
+pub(super) async fn create(
+    session: Session<'_>,
+    admin: &Admin,
+    new: NewSubscription,
+) -> Result<(), Stop> {
+    let of = OfTopic {
+        topic: new.topic.clone(),
+        subscription: new.name.clone(),
+    };
+    let hold = new.hold;
+    let cannot = |error: hulse_sdk::Error| failed("cannot create the subscription", &of, &error);
+    let name = of_topic(&of.topic, &of.subscription);
+    let there = admin.find_subscription(&name, "").await.map_err(cannot)?;
+    if let Some(there) = &there {
+        agrees(there, &of, hold)?;
+    }
+    let (_, created) = admin.create_subscription(new).await.map_err(cannot)?;
+    let (subscription, cursors) = described(admin, &of).await?;
+    // Somebody may have made it in between.
+    agrees(&subscription, &of, hold)?;
+    let row = SubscriptionRow::new(&subscription, &cursors);
+    let mut words = match (&there, created) {
+        (None, true) => format!("{} is created on {}", subscription.name, of.topic),
+        (Some(there), true) => format!(
+            "{} exists already, on {}; now it is on {} too",
+            subscription.name,
+            topics(&there.topics),
+            of.topic
+        ),
+        (_, false) => format!(
+            "{} exists already, on {}; it stays where it is",
+            subscription.name,
+            topics(&subscription.topics)
+        ),
+    };
+    if hold && !subscription.hold {
+        words.push_str(&format!(
+            "; it lets retention take records that are not acknowledged, `hulse subs update {} {} --hold` keeps them",
+            of.topic, of.subscription
+        ));
+    }
+    session.output.done(&row, &words)
+}
+
+/// Refuses to make what is there already and keeps its records, where they shall not be kept.
+fn agrees(there: &Subscription, of: &OfTopic, hold: bool) -> Result<(), Failure> {
+    if hold || !there.hold {
+        return Ok(());
+    }
+    let why = format!(
+        "it is on {} and keeps records there until they are acknowledged; that is one setting for all of its topics",
+        topics(&there.topics)
+    );
+    Err(
+        Failure::new(Code::Conflict, "the subscription exists already and holds")
+            .why(why)
+            .object(&there.name)
+            .next(format!(
+                "leave --no-hold out, name another subscription, or see what `hulse subs update {} {} --no-hold --dry-run` says",
+                on(there, of),
+                of.subscription
+            )),
+    )
+}
+
+/// A topic that the subscription can be named beside: the one that was, if it is on it.
+fn on<'a>(there: &'a Subscription, of: &'a OfTopic) -> &'a str {
+    let has = |topic: &&String| **topic == of.topic || topic.ends_with(&format!("/{}", of.topic));
+    match (
+        there.topics.iter().any(|topic| has(&topic)),
+        there.topics.first(),
+    ) {
+        (false, Some(first)) => first,
+        _ => &of.topic,
+    }
+}
+
+/// `hulse subs update`
+pub(super) async fn update(
+    session: Session<'_>,
+    admin: &Admin,
+    of: &OfTopic,
+    hold: bool,
+) -> Result<(), Stop> {
+    let cannot = |error: hulse_sdk::Error| failed("cannot update the subscription", of, &error);
+    // It must be on the topic that it is named beside; what is changed is changed on all of its topics.
+    let (named, _) = described(admin, of).await?;
+    let all = || admin.describe_subscription(&named.name, "", false);
+    let (subscription, cursors) = all().await.map_err(cannot)?;
+    let what = effect(&subscription, &cursors, hold);
+    let loses = subscription.hold && !hold && is_behind(&cursors);
+    if (loses || session.globals.dry_run) && !confirm(session, &what)? {
+        return Ok(());
+    }
+    let change = SubscriptionChange { hold: Some(hold) };
+    let updated = admin
+        .update_subscription(&of.subscription, &of.topic, change)
+        .await;
+    updated.map_err(cannot)?;
+    let (subscription, cursors) = all().await.map_err(cannot)?;
+    let row = SubscriptionRow::new(&subscription, &cursors);
+    let words = match hold {
+        true => "keeps records until they are acknowledged",
+        false => "lets retention take records that are not acknowledged",
+    };
+    let on = topics(&subscription.topics);
+    session
+        .output
+        .done(&row, &format!("{} {words}, on {on}", subscription.name))
+}
+
+/// What a change does, topic by topic.
+fn effect(subscription: &Subscription, cursors: &[Cursor], hold: bool) -> String {
+    let name = &subscription.name;
+    match (subscription.hold, hold) {
+        (_, true) => format!(
+            "keep records of {} until {name} has acknowledged them",
+            topics(&subscription.topics)
+        ),
+        (false, false) => format!("change nothing: {name} lets retention take them already"),
+        (true, false) => {
+            let each: Vec<String> = subscription
+                .topics
+                .iter()
+                .map(|topic| format!("{topic} {}", backlog(topic, cursors)))
+                .collect();
+            format!(
+                "let retention take what {name} has not acknowledged: {}",
+                each.join(", ")
+            )
+        }
+    }
+}
+
+/// "3 records", and of how many partitions nobody can tell.
+fn backlog(topic: &str, cursors: &[Cursor]) -> String {
+    let of_topic = || cursors.iter().filter(|cursor| cursor.topic == topic);
+    let known = of_topic().filter_map(|cursor| cursor.state.as_ref().ok());
+    let records = match known.map(|state| state.backlog_records).sum::<u64>() {
+        1 => "1 record".to_owned(),
+        records => format!("{} records", grouped(records)),
+    };
+    match of_topic().filter(|cursor| cursor.state.is_err()).count() {
+        0 => records,
+        silent => format!("{records} (more may be: {silent} partitions do not answer)"),
+    }
+}
+
+/// True when a record may go that is not acknowledged.
+fn is_behind(cursors: &[Cursor]) -> bool {
+    let behind = |cursor: &Cursor| match &cursor.state {
+        Ok(state) => state.backlog_records > 0,
+        Err(_) => true,
+    };
+    cursors.iter().any(behind)
+}
+
+fn topics(names: &[String]) -> String {
+    match names {
+        [] => "no topic any more".to_owned(),
+        _ => names.join(", "),
+    }
+}
