@@ -17,14 +17,14 @@ use crate::{
     RecoverError, RollError, WriterEnd,
 };
 
-async fn open(client: &LedgerClient, base: u64) -> LedgerWriter {
+pub(super) async fn open(client: &LedgerClient, base: u64) -> LedgerWriter {
     client
         .create(new_log(base), |_| Txn::default())
         .await
         .unwrap()
 }
 
-async fn fill(writer: &LedgerWriter, base: u64, count: u64) {
+pub(super) async fn fill(writer: &LedgerWriter, base: u64, count: u64) {
     let begin = writer.appended_end().0;
     let appends: Vec<_> = (0..count)
         .map(|index| writer.append(data(base + begin + index, (begin + index) as u8)))
@@ -93,32 +93,6 @@ async fn one_bookie_creates_appends_reads_recovers_and_deletes() {
         .read(EntryId(0), EntryId(1), 1, ReadClass::CatchUp)
         .await;
     assert!(matches!(gone, Err(ReadError::Deleted { .. })), "{gone:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn writer_with_nothing_to_do_has_no_task_and_goes_on_when_asked() {
-    let cluster = Cluster::new(3, 3, 3, 2);
-    let client = cluster.client(1);
-    let tasks = || {
-        tokio::runtime::Handle::current()
-            .metrics()
-            .num_alive_tasks()
-    };
-    let before = tasks();
-    let writer = open(&client, 0).await;
-    assert_eq!(tasks(), before);
-    for _ in 0..3 {
-        fill(&writer, 0, 10).await;
-        assert_eq!(tasks(), before + 1, "it waits for more");
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        assert_eq!(tasks(), before);
-    }
-    assert_eq!(writer.confirmed_end(), EntryId(30));
-    let closed = writer.close(Txn::default()).await.unwrap();
-    assert_eq!(closed.end, EntryId(30));
-    drop(writer);
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(tasks(), before);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ mod cluster;
 mod exhaustive;
 mod face;
 mod far;
+mod resting;
 mod simulation;
 mod speed;
 mod table;

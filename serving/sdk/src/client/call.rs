@@ -39,12 +39,20 @@ impl Core {
         let deadline = Instant::now() + self.request_timeout;
         let mut rng = self.child_rng();
         let mut backoff = Backoff::new();
+        let mut before: Option<Error> = None;
         loop {
             let index = self.preferred.load(Ordering::Relaxed) % self.brokers.len();
             let error = match self.call_once(index, repeat, deadline, &attempt).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
+            if Instant::now() >= deadline
+                && let Some(before) = before
+            {
+                // The time was over within this try; the one before says more of why.
+                let possibly_written = error.possibly_written();
+                return Err(before.with_possibly_written(possibly_written));
+            }
             let certain = !error.possibly_written();
             if !error.is_retryable() || (repeat == Repeat::WhenNotApplied && !certain) {
                 return Err(error);
@@ -57,6 +65,7 @@ impl Core {
             if Instant::now() + wait >= deadline {
                 return Err(error);
             }
+            before = Some(error);
             tokio::time::sleep(wait).await;
         }
     }
