@@ -3,6 +3,7 @@
 
 mod addresses;
 mod bench;
+mod completing;
 mod copying;
 mod examples;
 mod help;
