@@ -11,6 +11,7 @@ mod newcomers;
 mod outages;
 mod outputs;
 mod profiles;
+mod records;
 mod sharing;
 mod surprises;
 mod verifying;
