@@ -5,6 +5,7 @@ mod addresses;
 mod bench;
 mod completing;
 mod copying;
+mod examining;
 mod examples;
 mod help;
 mod newcomers;
