@@ -252,6 +252,7 @@ impl<T> CursorCore<T> {
             began: 0,
             sent_to: Offset(0),
             sent_records: 0,
+            ahead_to: Offset(0),
             handed: new.handed,
             acks_to: Offset(0),
             began_epoch: 0,

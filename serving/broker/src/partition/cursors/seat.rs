@@ -25,6 +25,8 @@ pub(super) struct Consumer {
     pub(super) sent_to: Offset,
     /// … and how many, by its lane's count.
     pub(super) sent_records: u64,
+    /// Up to where it acked what it was not known to have been sent in that turn.
+    pub(super) ahead_to: Offset,
     /// What it was given before it attached, until it becomes active.
     pub(super) handed: Option<Handed>,
     /// It may ack below without having been sent it in this turn.
@@ -213,6 +215,7 @@ impl Seat {
         active.acks_to = cursor.base.max(kept).max(handed);
         active.sent_to = cursor.base;
         active.sent_records = 0;
+        active.ahead_to = Offset(0);
         active.began_epoch = cursor.state_epoch;
         active.view.passed = 0;
         let begin = Begin {
