@@ -8,7 +8,7 @@ use std::time::Duration;
 use bookie_client::{LedgerClient, RecoverError};
 use bookie_metadata::MetadataStore;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{EntryId, LedgerId, OwnerEpoch, PartitionId};
+use hulse_proto::id::{EntryId, LedgerId, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
 use hulse_proto::time::WallClock;
 use tokio::sync::Semaphore;
@@ -437,6 +437,16 @@ impl Partitions {
         if let Some(slot) = self.lock().state.get_mut(&before.partition) {
             slot.failed = None;
         }
+    }
+
+    /// Where the log begins, by metadata alone: also of a partition that does not open.
+    ///
+    /// # Errors
+    /// METADATA_UNAVAILABLE, DATA_DAMAGED.
+    pub async fn log_start(&self, partition: PartitionId) -> Result<Offset, Fault> {
+        let chain = Chain::load(&*self.with.metadata, partition, LedgerKind::Log).await;
+        let chain = chain.map_err(|error| storage_fault::chain(&error))?;
+        Ok(chain.log_start())
     }
 
     /// The ledgers of both chains, oldest first.
