@@ -87,6 +87,8 @@ pub(super) struct Seat {
     yields_at: Option<TimestampMs>,
     /// The cursor is being moved.
     moving: bool,
+    /// The backlog quota did it.
+    evicted: bool,
 }
 
 impl Seat {
@@ -182,8 +184,9 @@ impl Seat {
     }
 
     /// The cursor is being moved: nothing is delivered from where it was.
-    pub(super) fn begin_move(&mut self) {
+    pub(super) fn begin_move(&mut self, evicts: bool) {
         self.moving = true;
+        self.evicted |= evicts;
         if self.yields_at.is_none()
             && let Some(active) = self.active_mut()
         {
@@ -194,8 +197,12 @@ impl Seat {
     /// The cursor stands where it was moved to.
     pub(super) fn end_move(&mut self, cursor: &Cursor) {
         self.moving = false;
+        let cause = match std::mem::take(&mut self.evicted) {
+            true => Cause::Evicted,
+            false => Cause::Moved,
+        };
         if self.yields_at.is_none() {
-            self.show_active(cursor, Cause::Moved, Offset(0));
+            self.show_active(cursor, cause, Offset(0));
         }
     }
 
