@@ -1,6 +1,8 @@
 //! Records as `consume` and `peek` show them, and what both say where there are none to show.
 
-use super::super::server::Server;
+use std::time::Duration;
+
+use super::super::server::{Server, run, run_within};
 use super::{done, text};
 
 const PORT: u16 = 18_610;
@@ -61,11 +63,11 @@ fn warnings_of_a_command_are_sentences_and_not_lines_of_a_log() {
             "--timeout",
             "60s",
         ];
-        super::super::server::run(&words, &"x\n".repeat(8))
+        run(&words, &"x\n".repeat(8))
     });
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    std::thread::sleep(Duration::from_millis(1500));
     server.kill();
-    std::thread::sleep(std::time::Duration::from_millis(3000));
+    std::thread::sleep(Duration::from_millis(3000));
     server.restart();
     let output = waits.join().unwrap();
     let told = text(&output.stderr);
@@ -217,5 +219,43 @@ fn subscription_that_is_created_says_where_it_begins_and_what_waits() {
             output.status.success() && said.contains(told),
             "{from}: {said}"
         );
+    }
+}
+
+/// What a command that follows says while nobody sends; it is ended then.
+fn said_while_waiting(server: &Server, words: &[&str]) -> String {
+    let limit = Duration::from_secs(6);
+    let address = server.address();
+    let words = [&["--server", address.as_str()], words].concat();
+    text(&run_within(limit, &words).stderr)
+}
+
+#[test]
+fn consume_that_waits_says_that_nothing_is_there_yet() {
+    let server = Server::start(PORT + 10);
+    done(&server, &["produce", "t"], "a\nb\n");
+    done(&server, &["subs", "create", "t", "s"], "");
+    for (words, told) in [
+        (&["consume", "t"][..], "-o start reads what is stored"),
+        (
+            &["consume", "t", "-o", "end"],
+            "no record of t yet; it waits",
+        ),
+        (&["consume", "t", "-n", "5"], "it waits for 3 more"),
+        (
+            &["consume", "t", "-s", "s"],
+            "no record of s of t yet; it waits",
+        ),
+    ] {
+        let said = said_while_waiting(&server, words);
+        assert_eq!(said.matches("^C ends it").count(), 1, "{words:?}: {said}");
+        assert!(said.contains(told), "{words:?}: {said}");
+    }
+    for words in [
+        &["consume", "t", "-o", "start"][..],
+        &["consume", "t", "-q"],
+    ] {
+        let said = said_while_waiting(&server, words);
+        assert_eq!(said, "", "{words:?}");
     }
 }

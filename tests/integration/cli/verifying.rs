@@ -60,7 +60,7 @@ fn numbers_that_went_with_a_trim_are_named_and_not_missed() {
     let whole = server.hulse(&["verify", "t"], "");
     let told = text(&whole.stderr);
     assert!(
-        told.contains("nothing is damaged or missing, from offset 0 to 99 of partition 0; what came later was not looked at"),
+        told.contains("nothing is damaged or missing, from offset 0 up to 99 of partition 0; what came later was not looked at"),
         "{told}"
     );
     done(
@@ -83,7 +83,7 @@ fn numbers_that_went_with_a_trim_are_named_and_not_missed() {
         table.contains("TRIMMED AWAY") && table.contains("0 to 39"),
         "{table}"
     );
-    assert!(told.contains("from offset 40 to 99"), "{told}");
+    assert!(told.contains("from offset 40 up to 99"), "{told}");
     // An empty topic has nothing to be missing.
     done(&server, &["topics", "create", "empty"], "");
     let empty = text(&server.hulse(&["verify", "empty"], "").stderr);

@@ -28,6 +28,7 @@ function __hulse_names
     test (count $__hulse_found) -gt 0
 end
 complete -c hulse -f -n __hulse_names -a '$__hulse_found'
+complete -c hulse -x -n __hulse_names -s s -l subscription -l profile -l topic -a '$__hulse_found'
 "#;
 
 /// Behind clap's script for zsh.

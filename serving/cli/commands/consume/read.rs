@@ -13,6 +13,7 @@ use hulse_proto::time::WallClock as _;
 use hulse_sdk::{Client, Offset, ReadRecord, Reader, Start};
 
 use super::printing::{PIECE_BYTES, Printing, write};
+use super::silence::Silence;
 use crate::arguments;
 use crate::commands::beyond::{self, Held};
 use crate::commands::link::Link;
@@ -45,6 +46,7 @@ pub(super) async fn run(session: Session<'_>, consume: &arguments::Consume) -> R
     let mut interrupt = std::pin::pin!(interrupt);
     let mut left = consume.count.unwrap_or(u64::MAX);
     let mut out = Vec::with_capacity(2 * PIECE_BYTES);
+    let mut silence = Silence::new(consume);
     while !open.is_empty() && left > 0 {
         let next = match next_of(&mut open).now_or_never() {
             Some(next) => next,
@@ -54,6 +56,10 @@ pub(super) async fn run(session: Session<'_>, consume: &arguments::Consume) -> R
                     biased;
                     _ = &mut interrupt => break,
                     next = next_of(&mut open) => next,
+                    () = silence.lasts() => {
+                        silence.tell(session.output, consume, left);
+                        continue;
+                    }
                 }
             }
         };
@@ -62,6 +68,7 @@ pub(super) async fn run(session: Session<'_>, consume: &arguments::Consume) -> R
             (index, Some(Ok(record))) => {
                 let printed = open[index].takes(&record);
                 if printed {
+                    silence.ends();
                     printing.print(open[index].reader.topic(), &record, &mut out);
                     left -= 1;
                 }
@@ -192,7 +199,15 @@ async fn begin(
                 .follow(!consume.exit && !all_there);
         }
     }
-    let reader = builder.build().await.map_err(failed)?;
+    let reader = builder.build().await.map_err(|error| {
+        let failure = failed(error);
+        match consume.partitions.is_empty() || !failure.is_code(Code::Usage) {
+            true => failure,
+            false => failure.next(format!(
+                "hulse topics describe {topic} shows its partitions"
+            )),
+        }
+    })?;
     Ok(Some(Open {
         unfinished: until.len(),
         reader,

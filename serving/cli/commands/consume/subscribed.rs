@@ -19,6 +19,7 @@ use tokio::time::sleep;
 use super::ahead::Ahead;
 use super::beginning::Beginning;
 use super::printing::{PIECE_BYTES, Printing, write};
+use super::silence::Silence;
 use crate::arguments;
 use crate::commands::link::Link;
 use crate::commands::session::Session;
@@ -116,6 +117,7 @@ impl Following<'_> {
     async fn run(&mut self) -> Result<(), Stop> {
         let interrupt = tokio::signal::ctrl_c();
         let mut interrupt = std::pin::pin!(interrupt);
+        let mut silence = Silence::new(self.again.consume);
         loop {
             while !self.has_enough() {
                 let next = match next_of(&self.open).now_or_never() {
@@ -124,11 +126,18 @@ impl Following<'_> {
                         biased;
                         _ = &mut interrupt => return self.interrupted(),
                         next = self.flush_and_wait() => next?,
+                        () = silence.lasts() => {
+                            silence.tell(self.session.output, self.again.consume, self.left);
+                            continue;
+                        }
                     },
                 };
                 let (index, next) = next;
                 match next {
-                    Ok(Some(Consumed::Record(record))) => self.take(index, record),
+                    Ok(Some(Consumed::Record(record))) => {
+                        silence.ends();
+                        self.take(index, record);
+                    }
                     Ok(Some(Consumed::Note(note))) => {
                         let no_ack = self.again.consume.no_ack;
                         self.open[index].take_note(self.session, &note, no_ack);

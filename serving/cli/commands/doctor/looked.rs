@@ -28,7 +28,7 @@ impl Looked {
             at.push("disk, clock and sync mode".to_owned());
         }
         format!(
-            "looked at {}; records were not read (hulse verify TOPIC reads those of a topic)",
+            "looked at {}; records were not read (hulse verify TOPIC reads those of one)",
             at.join(", ")
         )
     }

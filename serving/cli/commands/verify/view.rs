@@ -68,9 +68,9 @@ impl VerifyView {
         }
         let read: Vec<&ReadView> = self.read.iter().filter(|read| !read.is_empty()).collect();
         match read.as_slice() {
-            [] => "and nothing is there".to_owned(),
+            [] => "and nothing is there to be looked at".to_owned(),
             [only] => format!(
-                "from offset {} to {} of partition {}; what came later was not looked at",
+                "from offset {} up to {} of partition {}; what came later was not looked at",
                 grouped(only.first_offset),
                 grouped(only.end_offset - 1),
                 only.partition
@@ -162,80 +162,91 @@ impl View for VerifyView {
     fn text(rows: &[Self], wide: bool) -> String {
         let mut text = String::new();
         for row in rows {
-            let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), grouped);
-            let mut table = match row.kind.as_str() {
-                "topic" => {
-                    let headings = [
-                        "TOPIC",
-                        "RECORDS",
-                        "BYTES",
-                        "NUMBERED",
-                        "STREAMS",
-                        "MISSING",
-                        "DOUBLED",
-                        "DISPLACED",
-                    ];
-                    let mut table = Table::new(&headings);
-                    table.row(vec![
-                        row.target.clone(),
-                        number(row.records),
-                        bytes(row.bytes),
-                        number(row.numbered),
-                        number(row.streams),
-                        number(row.missing),
-                        number(row.duplicates),
-                        number(row.out_of_order),
-                    ]);
-                    table
-                }
-                _ => {
-                    let mut table =
-                        Table::new(&["DIRECTORY", "FILES", "BYTES", "GROUPS", "ENTRIES"]);
-                    table.row(vec![
-                        row.target.clone(),
-                        number(row.files),
-                        bytes(row.bytes),
-                        number(row.groups),
-                        number(row.entries),
-                    ]);
-                    table
-                }
-            };
-            text.push_str(&table.render());
-            if wide && !row.read.is_empty() {
-                table = Table::new(&["PARTITION", "FIRST OFFSET", "END OFFSET"]);
-                for read in &row.read {
-                    table.row(vec![
-                        read.partition.to_string(),
-                        grouped(read.first_offset),
-                        grouped(read.end_offset),
-                    ]);
-                }
-                text.push_str(&format!("\n{}", table.render()));
-            }
-            if !row.trimmed.is_empty() {
-                table = Table::new(&["TRIMMED AWAY OF PRODUCER", "PARTITION", "NUMBERS"]);
-                for gone in &row.trimmed {
-                    table.row(vec![
-                        gone.producer.clone(),
-                        gone.partition.to_string(),
-                        format!("{} to {}", grouped(gone.first), grouped(gone.end - 1)),
-                    ]);
-                }
-                text.push_str(&format!("\n{}", table.render()));
-            }
-            if !row.finding.is_empty() {
-                table = Table::new(&["FINDING", "OBJECT", "WHAT"]);
-                for finding in &row.finding {
-                    table.row(vec![
-                        finding.kind.clone(),
-                        finding.object.clone(),
-                        finding.words.clone(),
-                    ]);
-                }
+            text.push_str(&row.sums().render());
+            let more = [
+                (wide && !row.read.is_empty()).then(|| row.reads()),
+                (!row.trimmed.is_empty()).then(|| row.gone()),
+                (!row.finding.is_empty()).then(|| row.findings()),
+            ];
+            for table in more.into_iter().flatten() {
                 text.push_str(&format!("\n{}", table.render()));
             }
         }
         text
+    }
+}
+
+/// The tables of one answer.
+impl VerifyView {
+    fn sums(&self) -> Table {
+        let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), grouped);
+        if self.kind != "topic" {
+            let mut table = Table::new(&["DIRECTORY", "FILES", "BYTES", "GROUPS", "ENTRIES"]);
+            table.row(vec![
+                self.target.clone(),
+                number(self.files),
+                bytes(self.bytes),
+                number(self.groups),
+                number(self.entries),
+            ]);
+            return table;
+        }
+        let mut table = Table::new(&[
+            "TOPIC",
+            "RECORDS",
+            "BYTES",
+            "NUMBERED",
+            "STREAMS",
+            "MISSING",
+            "DOUBLED",
+            "DISPLACED",
+        ]);
+        table.row(vec![
+            self.target.clone(),
+            number(self.records),
+            bytes(self.bytes),
+            number(self.numbered),
+            number(self.streams),
+            number(self.missing),
+            number(self.duplicates),
+            number(self.out_of_order),
+        ]);
+        table
+    }
+
+    fn reads(&self) -> Table {
+        let mut table = Table::new(&["PARTITION", "FIRST OFFSET", "END OFFSET"]);
+        for read in &self.read {
+            table.row(vec![
+                read.partition.to_string(),
+                grouped(read.first_offset),
+                grouped(read.end_offset),
+            ]);
+        }
+        table
+    }
+
+    fn gone(&self) -> Table {
+        let mut table = Table::new(&["TRIMMED AWAY OF PRODUCER", "PARTITION", "NUMBERS"]);
+        for gone in &self.trimmed {
+            table.row(vec![
+                gone.producer.clone(),
+                gone.partition.to_string(),
+                format!("{} to {}", grouped(gone.first), grouped(gone.end - 1)),
+            ]);
+        }
+        table
+    }
+
+    fn findings(&self) -> Table {
+        let mut table = Table::new(&["FINDING", "OBJECT", "WHAT"]);
+        for finding in &self.finding {
+            table.row(vec![
+                finding.kind.clone(),
+                finding.object.clone(),
+                finding.words.clone(),
+            ]);
+        }
+        table
     }
 }
