@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bookie_node::core::KnownDamage;
 use bookie_node::log::LimboKind;
 use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::ledger::Quorums;
@@ -154,9 +155,23 @@ enum When {
     Closed,
 }
 
+/// How they are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Nothing tells any more what stood there.
+    Unknown,
+    /// Their payload only.
+    Payload,
+}
+
 /// Loses one set of copies: `lost[e]` are the members whose copy of entry `e` is spoiled.
-async fn lose(quorums: Quorums, lost: &[Vec<usize>], when: When, mutant: Option<Mutant>) {
-    let case = format!("{quorums:?}, {when:?}, copies {lost:?}");
+async fn lose(
+    quorums: Quorums,
+    lost: &[Vec<usize>],
+    (when, how): (When, How),
+    mutant: Option<Mutant>,
+) {
+    let case = format!("{quorums:?}, {when:?}, {how:?}, copies {lost:?}");
     let scene = Scene::with(quorums, quorums.ensemble + quorums.ack - 1, mutant).await;
     let w = Process::new("w");
     let writer = scene.create(&w).await;
@@ -178,7 +193,11 @@ async fn lose(quorums: Quorums, lost: &[Vec<usize>], when: When, mutant: Option<
         let set = set(entry);
         for copy in copies {
             let at = set[*copy];
-            let had = members[at].spoil_entry(ledger, EntryId(entry as u64));
+            let entry_id = EntryId(entry as u64);
+            let had = match how {
+                How::Unknown => members[at].spoil_entry(ledger, entry_id),
+                How::Payload => members[at].rot_entry(ledger, entry_id),
+            };
             assert!(had, "{case}: member {at} has no entry {entry}");
             spoiled.insert(at);
         }
@@ -189,13 +208,16 @@ async fn lose(quorums: Quorums, lost: &[Vec<usize>], when: When, mutant: Option<
         }
         sleep(Duration::from_secs(2)).await;
         for at in &spoiled {
-            check_start(&members[*at], ledger, when, &case);
+            match how {
+                How::Unknown => check_start(&members[*at], ledger, when, &case),
+                How::Payload => check_rotten(&members[*at], ledger, &case),
+            }
         }
     }
     // The end is decided by the members that would hold the next entry.
     let decides = set(lost.len());
     let limbo = decides.iter().filter(|at| spoiled.contains(at)).count();
-    let closes = when != When::Restarted || limbo < quorums.ack as usize;
+    let closes = when != When::Restarted || how == How::Payload || limbo < quorums.ack as usize;
     settle(&scene, ledger, closes, &case).await;
 }
 
@@ -217,6 +239,24 @@ fn check_start(bookie: &SimBookie, ledger: LedgerId, when: When, case: &str) {
     assert!(
         asks || limbo == Some(LimboKind::Damage),
         "{case}: {limbo:?}"
+    );
+}
+
+/// A start that finds nothing but rotten payload says which, and puts nobody into limbo (S3).
+fn check_rotten(bookie: &SimBookie, ledger: LedgerId, case: &str) {
+    let found = bookie.node(|node| {
+        let core = node.core();
+        let mut known = KnownDamage::default();
+        core.damage_page(None, &mut known);
+        let limbo = core.state().ledgers.get(&ledger).map(|state| state.limbo());
+        (node.damage().len(), known.entries.len(), limbo)
+    });
+    let (ranges, entries, limbo) = found.expect("it is up again");
+    assert_eq!((ranges, limbo), (0, Some(None)), "{case}");
+    assert!(
+        entries > 0,
+        "{case}: {} calls it a torn tail",
+        bookie.name()
     );
 }
 
@@ -250,8 +290,10 @@ fn acked_prefix_survives_the_loss_of_fewer_than_qa_copies_of_each_entry() {
         let each = choices(quorums.write as usize, quorums.ack as usize - 1);
         for lost in products(&each, 3) {
             for when in [When::Running, When::Restarted, When::Closed] {
-                runtime().block_on(lose(quorums, &lost, when, None));
-                cases += 1;
+                for how in [How::Unknown, How::Payload] {
+                    runtime().block_on(lose(quorums, &lost, (when, how), None));
+                    cases += 1;
+                }
             }
         }
     }
@@ -310,7 +352,8 @@ fn acked_prefix_is_broken_without_its_rules() {
     assert!(crashed, "an ack before its sync is not seen");
     let lost = vec![vec![0], vec![0], vec![0]];
     let hasty = Some(Mutant::NegativeFromLimbo);
-    let closed = finds(|| runtime().block_on(lose(USUAL, &lost, When::Restarted, hasty)));
+    let closed =
+        finds(|| runtime().block_on(lose(USUAL, &lost, (When::Restarted, How::Unknown), hasty)));
     assert!(closed, "a negative from limbo is not seen");
     let cuts = Some(Mutant::TruncateAtFirstBadGroup);
     let cut = finds(|| runtime().block_on(damage(2, 100, cuts)));

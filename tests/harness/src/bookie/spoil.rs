@@ -19,15 +19,24 @@ impl SimBookie {
         self.state().life.as_ref().map(|life| look(&life.node))
     }
 
-    /// Flips a bit in the last byte of its copy of an entry; false when it has none. Let it rest before, so that a mark proves the
-    /// entry's group.
+    /// Flips a bit in the frame of its copy of an entry, so that nothing tells any more what stood there; false when it has none. Let
+    /// it rest before, so that a mark proves the entry's group.
     pub fn spoil_entry(&self, ledger: LedgerId, entry: EntryId) -> bool {
+        self.spoil_in(ledger, entry, |_| 4)
+    }
+
+    /// As [`SimBookie::spoil_entry`], in the last byte: what stood there is known, and its payload is lost.
+    pub fn rot_entry(&self, ledger: LedgerId, entry: EntryId) -> bool {
+        self.spoil_in(ledger, entry, |bytes| bytes - 1)
+    }
+
+    fn spoil_in(&self, ledger: LedgerId, entry: EntryId, at: impl FnOnce(u64) -> u64) -> bool {
         let found = self.node(|node| node.slot(ledger, entry));
         let Some(location) = found.flatten().map(|slot| slot.location) else {
             return false;
         };
-        let last = u64::from(location.offset) + u64::from(location.bytes) - 1;
-        self.spoil_byte(u64::from(location.file), last);
+        let at = u64::from(location.offset) + at(u64::from(location.bytes));
+        self.spoil_byte(u64::from(location.file), at);
         true
     }
 
