@@ -77,6 +77,10 @@ pub enum Mutant {
     AckBeyondSent,
     /// B5: a consumer that another one took over from does not hear so, and goes on.
     FormerNotTold,
+    /// P6: a cursor is made, or moved, below where a trim that is under way was decided to go.
+    CursorBelowTrim,
+    /// P6: a trim passes what a cursor holds that was taken and is not durable yet.
+    TrimPastNewCursor,
 }
 
 /// Which rule does not hold here. The default: all hold.

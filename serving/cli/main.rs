@@ -50,11 +50,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(end) => return end.code(plain),
     };
-    let output = Output {
-        shape: arguments.globals.shape(),
-        quiet: arguments.globals.quiet,
-        colour: output::wants_colour(arguments.globals.no_color),
-    };
+    let output = Output::of(&arguments.globals);
     match run(arguments, output) {
         Ok(()) | Err(Stop::PipeClosed) => ExitCode::SUCCESS,
         Err(Stop::Failed(failure)) => end(&failure, output),
@@ -103,14 +99,21 @@ fn settle(
     words: &[OsString],
 ) -> Result<(), Failure> {
     usage::check_dry_run(&arguments.globals, words)?;
-    arguments.globals.note_server(matches);
+    arguments.globals.note_sources(matches);
     if !arguments.command.talks_to_a_server() {
         return usage::check_timeout(&arguments.globals);
     }
     usage::check_config(&arguments.globals)?;
-    let chosen = profile::in_force(arguments.globals.profile.as_deref())?;
-    if let Some(chosen) = chosen {
-        arguments.globals.settle(matches, &chosen);
+    usage::check_topics(matches)?;
+    match profile::in_force(arguments.globals.profile.as_deref()) {
+        Ok(Some(chosen)) => arguments.globals.settle(matches, &chosen),
+        Ok(None) => {}
+        // Nobody asked for a profile, and the server is named without one.
+        Err(failure) if arguments.globals.does_without_a_profile() => {
+            let output = Output::of(&arguments.globals);
+            output.say(&format!("no profile is heeded: {failure}"));
+        }
+        Err(failure) => return Err(failure),
     }
     usage::check_timeout(&arguments.globals)?;
     session::check_address(&arguments.globals)

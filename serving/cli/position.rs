@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use hulse_proto::time::TimestampMs;
 
@@ -27,6 +28,24 @@ pub(crate) enum Place {
     Ago(i64),
 }
 
+/// As it is written.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start => f.write_str("start"),
+            Self::End => f.write_str("end"),
+            Self::At(offset) => write!(f, "{offset}"),
+            Self::BeforeEnd(records) => write!(f, "-{records}"),
+            Self::AfterStart(records) => write!(f, "+{records}"),
+            Self::Time(ms) => write!(f, "@{ms}"),
+            Self::Ago(ms) => {
+                let ago = Duration::from_millis(ms.unsigned_abs());
+                write!(f, "@-{}", Period(ago))
+            }
+        }
+    }
+}
+
 /// Where to begin and where to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
@@ -40,7 +59,8 @@ pub(crate) struct Position {
 pub(crate) const HELP: &str = "\
 Positions: start (earliest, beginning) | end (latest)
            N offset | -N the last N | +N skip N from the start | N:M N: :M :end ranges (end exclusive)
-           @TIME | @TIME:TIME, where TIME is 2013-01-31, 2013-01-31T10:00:00Z, seconds or ms since 1970, or -15m";
+           @TIME | @TIME:TIME, where TIME is 2013-01-31, 2013-01-31T10:00:00Z, seconds or ms since 1970, or -15m:
+           the time that a record carries, which is that of its sending unless its producer said another";
 
 impl Place {
     /// The offset, between `start` and `end` of the partition; `found` answers the offset of a time.
@@ -211,6 +231,14 @@ mod tests {
             ),
         ] {
             assert_eq!(text.parse(), Ok(Position { from, until }), "{text}");
+        }
+    }
+
+    #[test]
+    fn place_is_written_as_it_is_read() {
+        for text in ["start", "end", "7", "-7", "+7", "@1357034400123", "@-15m"] {
+            let position: Position = text.parse().unwrap();
+            assert_eq!(position.from.to_string(), text);
         }
     }
 

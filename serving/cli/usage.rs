@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::arguments::Globals;
@@ -71,6 +72,32 @@ pub(crate) fn check_config(globals: &Globals) -> Result<(), Failure> {
             .object(format!("--config {config}"))
             .next(tip),
     )
+}
+
+/// Arguments that are names of topics.
+const TOPICS: [&str; 4] = ["topic", "topics", "source", "target"];
+
+/// Refuses names of topics as Pulsar's tools write them.
+///
+/// # Errors
+/// One has a scheme.
+pub(crate) fn check_topics(matches: &ArgMatches) -> Result<(), Failure> {
+    let mut leaf = matches;
+    while let Some((_, inner)) = leaf.subcommand() {
+        leaf = inner;
+    }
+    let named = TOPICS
+        .iter()
+        .filter_map(|id| leaf.try_get_raw(id).ok().flatten());
+    for topic in named.flatten().filter_map(|topic| topic.to_str()) {
+        if let Some((why, name)) = foreign::scheme(topic) {
+            return Err(Failure::new(Code::Usage, "this is no name of a topic")
+                .why(why)
+                .object(topic)
+                .next(format!("write {name}")));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a time in which nothing can be answered.

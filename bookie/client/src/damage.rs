@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bookie_metadata::{MetadataError, Revision, Txn};
 use hulse_proto::bookie::ReadClass;
 use hulse_proto::id::{EntryId, LedgerId};
-use hulse_proto::ledger::{LedgerMetadata, Loss, LossKind, ledger_key};
+use hulse_proto::ledger::{LedgerMetadata, LedgerState, Loss, LossKind, ledger_key};
 use tokio::time::Instant;
 
 use crate::error::{ReadError, RecoverError};
 use crate::ledger_client::Inner;
-use crate::metadata::{NonceField, NotCommitted, Proposal, commit};
+use crate::metadata::{NonceField, NotCommitted, Proposal, commit, read_ledger};
 use crate::reader::LedgerReader;
 
 /// Bytes asked for at once while every entry is looked at.
@@ -52,6 +52,20 @@ pub(crate) async fn accept(
         Err(NotCommitted::Failed { .. }) => Err(RecoverError::Superseded { ledger }),
         Err(NotCommitted::Store(error)) => Err(error.into()),
         Err(NotCommitted::Unknown(why)) => Err(MetadataError::OutcomeUnknown { why }.into()),
+    }
+}
+
+/// The same for a ledger that was sealed a moment ago.
+pub(crate) async fn accept_below(
+    inner: &Arc<Inner>,
+    ledger: LedgerId,
+) -> Result<LedgerMetadata, RecoverError> {
+    match read_ledger(&*inner.metadata, ledger).await? {
+        Some(sealed) if sealed.0.state == LedgerState::Closed => {
+            accept(inner, ledger, sealed).await
+        }
+        Some(_) => Err(RecoverError::Deleting { ledger }),
+        None => Err(RecoverError::NotFound { ledger }),
     }
 }
 

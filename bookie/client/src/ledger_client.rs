@@ -200,11 +200,11 @@ impl LedgerClient {
     }
 
     /// Seals a ledger that recovery cannot close, at the exclusive end `up_to`, or at the end of what is found; what that may
-    /// have lost is recorded in its metadata (storage.md R14). A closed ledger keeps its end; entries that no member has any more
-    /// are recorded, so that readers may pass over them. An operator's word: never called by itself.
+    /// have lost is recorded in its metadata (storage.md R14). A closed ledger keeps its end. In both, entries below the end that
+    /// no member has any more are recorded, so that readers may pass over them. An operator's word: never called by itself.
     ///
     /// # Errors
-    /// [`RecoverError`]. Safe to drop and to repeat.
+    /// [`RecoverError`]; after [`RecoverError::SealedUnread`] the ledger is sealed all the same. Safe to drop and to repeat.
     pub async fn accept_loss(
         &self,
         ledger: LedgerId,
@@ -214,6 +214,25 @@ impl LedgerClient {
         if let Some(closed) = found.filter(|(found, _)| found.state == LedgerState::Closed) {
             return damage::accept(&self.inner, ledger, closed).await;
         }
+        let sealed = self.seal_with_loss(ledger, up_to).await?;
+        // Recovery reads from the last confirmed entry on, so it knows nothing of damage below.
+        let looked = damage::accept_below(&self.inner, ledger).await;
+        looked.map_err(|why| RecoverError::SealedUnread {
+            ledger,
+            end: sealed.closed.map_or(EntryId(0), |totals| totals.end),
+            why: Box::new(why),
+        })
+    }
+
+    /// As [`LedgerClient::accept_loss`] without a look at what lies below the end: for what nobody will read again.
+    ///
+    /// # Errors
+    /// [`RecoverError`]. Safe to drop and to repeat.
+    pub async fn seal_with_loss(
+        &self,
+        ledger: LedgerId,
+        up_to: Option<EntryId>,
+    ) -> Result<LedgerMetadata, RecoverError> {
         let policy = Policy::AcceptLoss { up_to };
         recovery::recover(&self.inner, ledger, Txn::default(), policy).await
     }

@@ -134,7 +134,7 @@ impl NodeMetrics {
         );
         bookie.register(
             "limbo_ledgers",
-            "In limbo at start",
+            "In limbo; looked at at each start and twice a minute",
             self.limbo_ledgers.clone(),
         );
     }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bookie_client::LedgerClient;
+use bookie_client::{LedgerClient, RecoverError};
 use bookie_metadata::MetadataStore;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{EntryId, LedgerId, OwnerEpoch, PartitionId};
+use hulse_proto::id::{EntryId, LedgerId, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
 use hulse_proto::time::WallClock;
 use tokio::sync::Semaphore;
@@ -414,22 +414,39 @@ impl Partitions {
             ));
         }
         let sealed = self.with.client.accept_loss(ledger, up_to).await;
-        let sealed = sealed.map_err(|error| storage_fault::recover(ledger, &error))?;
-        if metadata.state == LedgerState::Closed {
-            if sealed.loss == metadata.loss {
-                return refused(format!(
-                    "every entry of closed ledger {ledger} can be read, or its loss is recorded already"
-                ));
-            }
-            // An open partition reads by what it knew before.
-            let why = "a loss was accepted, the partition is opened again; retry";
-            let reopened = Fault::new(Reason::PartitionLoading, why);
-            self.close(metadata.partition, reopened).await;
+        if sealed.is_ok() || matches!(sealed, Err(RecoverError::SealedUnread { .. })) {
+            self.loss_accepted(&metadata, sealed.as_ref().ok()).await;
         }
-        if let Some(slot) = self.lock().state.get_mut(&metadata.partition) {
-            slot.failed = None;
+        let sealed = sealed.map_err(|error| storage_fault::recover(ledger, &error))?;
+        if metadata.state == LedgerState::Closed && sealed.loss == metadata.loss {
+            return refused(format!(
+                "every entry of closed ledger {ledger} can be read, or its loss is recorded already"
+            ));
         }
         Ok(sealed)
+    }
+
+    /// Lets the partition of a ledger open anew, by what metadata say now.
+    async fn loss_accepted(&self, before: &LedgerMetadata, now: Option<&LedgerMetadata>) {
+        if now.is_some_and(|now| now.loss != before.loss) {
+            // A partition that is open, or opens at this moment, reads by what it knew before.
+            let why = "a loss was accepted, the partition is opened again; retry";
+            let reopened = Fault::new(Reason::PartitionLoading, why);
+            self.close(before.partition, reopened).await;
+        }
+        if let Some(slot) = self.lock().state.get_mut(&before.partition) {
+            slot.failed = None;
+        }
+    }
+
+    /// Where the log begins, by metadata alone: also of a partition that does not open.
+    ///
+    /// # Errors
+    /// METADATA_UNAVAILABLE, DATA_DAMAGED.
+    pub async fn log_start(&self, partition: PartitionId) -> Result<Offset, Fault> {
+        let chain = Chain::load(&*self.with.metadata, partition, LedgerKind::Log).await;
+        let chain = chain.map_err(|error| storage_fault::chain(&error))?;
+        Ok(chain.log_start())
     }
 
     /// The ledgers of both chains, oldest first.

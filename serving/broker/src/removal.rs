@@ -84,7 +84,7 @@ impl Partitions {
                 if let Err(error) = recovered {
                     // Nobody will read it again, so a damaged one is sealed at what is found.
                     tracing::debug!(%ledger, %error, "ledger of a deleted topic is sealed with a loss");
-                    let sealed = client.accept_loss(ledger, None).await;
+                    let sealed = client.seal_with_loss(ledger, None).await;
                     sealed.map_err(|error| storage_fault::recover(ledger, &error))?;
                 }
             }

@@ -15,6 +15,8 @@ pub struct DamageReport {
     pub entries: Vec<DamagedEntries>,
     /// Bytes of which nobody knows what they were: number of the file, first byte, exclusive end (`u64::MAX`: of the file).
     pub bytes: Vec<(u64, u64, u64)>,
+    /// Damaged places that are in neither.
+    pub more: u64,
     /// Log files that are full.
     pub sealed_files: u64,
     /// How many of them were not checked since the start.

@@ -71,6 +71,10 @@ pub(crate) fn recover(ledger: LedgerId, error: &RecoverError) -> Fault {
         RecoverError::Unavailable { .. } => {
             Fault::new(Reason::StorageUnavailable, format!("{error}; retry"))
         }
+        RecoverError::SealedUnread { .. } => Fault::new(
+            Reason::StorageUnavailable,
+            format!("{error}; the same command again looks once more"),
+        ),
         RecoverError::Metadata(error) => metadata(error),
         RecoverError::NotFound { .. } | RecoverError::Deleting { .. } => Fault::new(
             Reason::TopicDeleting,

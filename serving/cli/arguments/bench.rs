@@ -55,8 +55,9 @@ pub(crate) enum Bench {
     #[command(after_help = "\
 With --compression all and a FILE: each codec (none, lz4, zstd, gzip, snappy) compresses these records and sends them, in three rounds of a
 third of --duration each. Printed are the ratio, what one processor of the client can compress, and the rate from end to end (the
-middle round, and how far the rounds scatter); then which resource limits, and which codec to take, or none. A topic that was made
-for it is deleted again.
+middle round, and how far the rounds scatter); then which resource limits, and which codec to take, or none. hulse produce and the
+SDK send none, lz4 and zstd, so one of these is taken; gzip and snappy come from Kafka's clients only, and every client reads all
+five. A topic that was made for it is deleted again.
 
 Examples:
   hulse bench produce --duration 2s

@@ -46,7 +46,8 @@ pub(crate) struct Doctor {
 #[command(after_help = "\
 For bash, in ~/.bashrc:  eval \"$(hulse completions bash)\"
 For zsh, in ~/.zshrc:    eval \"$(hulse completions zsh)\"
-Names of topics are asked of the server as you type, for at most a second.
+Names of topics and subscriptions are asked as you type, for at most a second, of the server that the line names, or the profile
+in force; a topic of public/default is completed by its short name. Names of profiles are completed too.
 
 Examples:
   hulse completions bash
@@ -54,6 +55,9 @@ Examples:
 pub(crate) struct Completions {
     /// Your shell
     pub(crate) shell: Shell,
+    /// Names that could end this line, instead of the script: what the script asks
+    #[arg(last = true, hide = true)]
+    pub(crate) line: Vec<String>,
 }
 
 /// Shells that can complete.

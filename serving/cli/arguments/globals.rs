@@ -62,6 +62,9 @@ pub(crate) struct Globals {
         help_heading = "Globals"
     )]
     pub(crate) output: Shape,
+    /// Somebody named it.
+    #[arg(skip)]
+    pub(crate) output_named: bool,
     /// Same as --output json
     #[arg(short = 'j', global = true, help_heading = "Globals")]
     pub(crate) json: bool,
@@ -118,13 +121,21 @@ impl fmt::Display for ServerFrom {
 }
 
 impl Globals {
-    /// Looks who named the server; a profile that does is settled later.
-    pub(crate) fn note_server(&mut self, matches: &ArgMatches) {
+    /// Looks who named the server and the output; a profile that names a server is settled later.
+    pub(crate) fn note_sources(&mut self, matches: &ArgMatches) {
+        let output = matches.value_source("output");
+        self.output_named = output.is_some_and(|source| source != ValueSource::DefaultValue);
         self.server_from = match matches.value_source("server") {
             Some(ValueSource::CommandLine) => ServerFrom::Flag,
             Some(ValueSource::EnvVariable) => ServerFrom::Variable,
             _ => ServerFrom::Default,
         };
+    }
+
+    /// The server is named where it goes before any profile, and no profile is.
+    pub(crate) fn does_without_a_profile(&self) -> bool {
+        let named = matches!(self.server_from, ServerFrom::Flag | ServerFrom::Variable);
+        named && self.profile.is_none()
     }
 
     /// The shape of data.

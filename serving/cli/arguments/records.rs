@@ -105,9 +105,9 @@ pub(crate) struct Consume {
     /// Stop at the end of what there is now
     #[arg(short = 'e', long)]
     pub(crate) exit: bool,
-    /// How a record is printed
-    #[arg(short, long, default_value = "%v\\n", value_name = "FORMAT")]
-    pub(crate) format: String,
+    /// How a record is printed [default: %v\n, unless --output names a form]
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
     /// Only these partitions
     #[arg(short, long, value_delimiter = ',', value_name = "N,..")]
     pub(crate) partitions: Vec<u32>,

@@ -316,8 +316,16 @@ impl Sending<'_> {
             self.queued.fetch_add(1, Ordering::Relaxed);
             let queued = self.producer.send(self.additions.record(scanned)).await;
             let ticket = queued.map_err(|error| {
-                let object = format!("{}, for {}", records.place(), self.producer.topic());
-                Failure::from_sdk("cannot send a record", object, &error)
+                let topic = self.producer.topic();
+                let object = format!("{}, for {topic}", records.place());
+                let failure = Failure::from_sdk("cannot send a record", object, &error);
+                // A record of its own can only be wrong in where it goes.
+                match failure.is_code(Code::Usage) {
+                    true => failure.next(format!(
+                        "hulse topics describe {topic} shows its partitions"
+                    )),
+                    false => failure,
+                }
             })?;
             self.tickets.push(ticket);
             self.sent += 1;

@@ -145,7 +145,12 @@ pub(crate) fn of(path: &str) -> Option<&'static Row> {
 
 /// The page of `--output help`, if these words of the command line ask for it; whatever else they lack.
 pub(crate) fn page(words: &[OsString]) -> Option<String> {
-    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    // Behind -- nothing is a flag: a line may stand there that is being typed.
+    let words: Vec<&str> = words
+        .iter()
+        .filter_map(|word| word.to_str())
+        .take_while(|word| *word != "--")
+        .collect();
     let separate = words.windows(2).any(|pair| pair == ["--output", "help"]);
     if !separate && !words.contains(&"--output=help") {
         return None;
@@ -250,6 +255,11 @@ mod tests {
                 .unwrap()
                 .contains("whole command")
         );
-        assert_eq!(page(&words("hulse topics list --output json")), None);
+        for line in [
+            "hulse topics list --output json",
+            "hulse completions bash -- hulse topics list --output help",
+        ] {
+            assert_eq!(page(&words(line)), None, "{line}");
+        }
     }
 }

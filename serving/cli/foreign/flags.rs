@@ -15,6 +15,7 @@ const HEADERS: &str =
     "-f FORMAT says how a record is written, e.g. -f '%k\\t%v\\n'; -H NAME=VALUE adds a header";
 const KEYS: &str = "-f says where the key is, e.g. -f '%k:%v\\n'";
 const COMPRESSION: &str = "--compression lz4 or zstd";
+const CODEC: &str = "hulse produce --compression takes none, lz4 and zstd; Kafka's clients send gzip and snappy too, and hulse consume reads all five";
 const COPIES: &str = "copies are a matter of the server: broker.replication in its configuration";
 const RETENTION: &str = "--retention TIME and --retention-size SIZE are flags of their own";
 const UPDATE_RETENTION: &str =
@@ -300,6 +301,9 @@ pub(super) const ACKS: &[(&str, &str)] = &[
     ),
     ("0", "--acks none is what Kafka calls 0"),
 ];
+
+/// Codecs that Kafka's clients have and ours do not send.
+pub(super) const CODECS: &[(&str, &str)] = &[("gzip", CODEC), ("snappy", CODEC)];
 
 /// What `--config NAME=VALUE` of Kafka's scripts is called here, where `--config` names a file.
 pub(super) const CONFIG: &str = UPDATE_RETENTION;

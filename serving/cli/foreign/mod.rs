@@ -9,4 +9,4 @@ mod flags;
 mod tests;
 mod words;
 
-pub(crate) use words::{setting, word};
+pub(crate) use words::{scheme, setting, word};

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::CommandFactory as _;
 
 use super::commands::COMMANDS;
-use super::flags::{ACKS, CONFIG, FLAGS, OF_COMMANDS};
+use super::flags::{ACKS, CODECS, CONFIG, FLAGS, OF_COMMANDS};
 use crate::advice;
 use crate::arguments::Arguments;
 use crate::usage;
@@ -71,6 +71,13 @@ fn every_command_of_other_tools_gets_its_tip() {
         let line = format!("hulse {behind} {word} x").replace("  ", " ");
         assert!(told(&line).ends_with(tip), "{line}: {}", told(&line));
         assert_eq!(advice::faults("", tip), Vec::<String>::new(), "{line}");
+    }
+    for (value, tip) in CODECS {
+        for path in ["produce orders", "bench latency", "topics copy a b"] {
+            let line = format!("hulse {path} --compression {value}");
+            assert!(told(&line).ends_with(tip), "{line}: {}", told(&line));
+        }
+        assert_eq!(advice::faults("produce", tip), Vec::<String>::new());
     }
     for (value, tip) in ACKS {
         let line = format!("hulse produce orders --acks={value}");

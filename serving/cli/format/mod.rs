@@ -3,6 +3,7 @@
 //! [`compile`] turns text into tokens, [`Printer`] walks them over a record, [`Scanner`] walks them over input. What is understood is
 //! operations.md B's superset of kcat's and rpk's letters; what cannot be meant is refused with its place, never ignored.
 
+mod cells;
 mod compile;
 mod date;
 mod help;
@@ -11,6 +12,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cells::{cell_headings, cells};
 pub(crate) use compile::FormatError;
 pub(crate) use date::{date, date_and_time, parse_rfc3339};
 pub(crate) use help::{INPUT_HELP, OUTPUT_HELP};

@@ -13,7 +13,7 @@ mod yaml;
 pub(crate) use hulse_proto::size::about as bytes;
 pub(crate) use progress::Progress;
 pub(crate) use shape::Shape;
-pub(crate) use table::{Table, grouped};
+pub(crate) use table::{RowByRow, Table, grouped};
 pub(crate) use view::{Field, View};
 pub(crate) use writer::{Output, wants_colour};
 pub(crate) use yaml::yaml;

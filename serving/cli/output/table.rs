@@ -39,22 +39,60 @@ impl Table {
                 (width, right && !self.rows.is_empty())
             })
             .collect();
-        let line = |cells: Vec<String>| {
-            let padded: Vec<String> = cells
-                .iter()
-                .zip(&columns)
-                .map(|(cell, (width, right))| match right {
-                    true => format!("{cell:>width$}"),
-                    false => format!("{cell:<width$}"),
-                })
-                .collect();
-            format!("{}\n", padded.join("  ").trim_end())
-        };
-        let headings = self.headings.iter().map(ToString::to_string).collect();
-        let mut text = line(headings);
-        text.extend(self.rows.iter().map(|row| line(row.clone())));
-        text
+        let headings: Vec<String> = self.headings.iter().map(ToString::to_string).collect();
+        let rows = std::iter::once(&headings).chain(&self.rows);
+        rows.map(|row| line(row, &columns)).collect()
     }
+}
+
+/// A table whose rows are printed as they come: a column is as wide as its widest cell so far.
+#[derive(Debug)]
+pub(crate) struct RowByRow {
+    headings: Vec<&'static str>,
+    /// Width of each column, and whether its cells stand to the right; empty before the first row.
+    columns: Vec<(usize, bool)>,
+}
+
+impl RowByRow {
+    /// A table without rows, of which nothing is printed.
+    pub(crate) fn new(headings: Vec<&'static str>) -> Self {
+        Self {
+            headings,
+            columns: Vec::new(),
+        }
+    }
+
+    /// The line of a row; before it, that of the headings for the first one.
+    pub(crate) fn row(&mut self, cells: &[String]) -> String {
+        debug_assert_eq!(cells.len(), self.headings.len());
+        let first = self.columns.is_empty();
+        if first {
+            let of = |(heading, cell): (&&str, &String)| (heading.len(), is_number(cell));
+            self.columns = self.headings.iter().zip(cells).map(of).collect();
+        }
+        for ((width, _), cell) in self.columns.iter_mut().zip(cells) {
+            *width = cell.chars().count().max(*width);
+        }
+        let mut text = String::new();
+        if first {
+            let headings: Vec<String> = self.headings.iter().map(ToString::to_string).collect();
+            text = line(&headings, &self.columns);
+        }
+        text + &line(cells, &self.columns)
+    }
+}
+
+/// A line of cells, each as wide as its column and to its side.
+fn line(cells: &[String], columns: &[(usize, bool)]) -> String {
+    let padded: Vec<String> = cells
+        .iter()
+        .zip(columns)
+        .map(|(cell, (width, right))| match right {
+            true => format!("{cell:>width$}"),
+            false => format!("{cell:<width$}"),
+        })
+        .collect();
+    format!("{}\n", padded.join("  ").trim_end())
 }
 
 fn is_number(cell: &str) -> bool {
@@ -90,6 +128,15 @@ mod tests {
                         longer-name  1,000  -\n";
         assert_eq!(table.render(), expected);
         assert_eq!(Table::new(&["A", "B"]).render(), "A  B\n");
+    }
+
+    #[test]
+    fn row_by_row_columns_grow_with_their_cells() {
+        let mut table = RowByRow::new(vec!["OFFSET", "KEY", "VALUE"]);
+        let mut row = |cells: [&str; 3]| table.row(&cells.map(str::to_owned));
+        assert_eq!(row(["7", "a", "x"]), "OFFSET  KEY  VALUE\n     7  a    x\n");
+        assert_eq!(row(["8", "longer", "y"]), "     8  longer  y\n");
+        assert_eq!(row(["9", "b", "z"]), "     9  b       z\n");
     }
 
     #[test]

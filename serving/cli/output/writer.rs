@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::view::{View, strays};
 use super::{Shape, yaml};
+use crate::arguments::Globals;
 use crate::failure::Stop;
 
 /// How to write, from the globals.
@@ -20,6 +21,15 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// As the globals say.
+    pub(crate) fn of(globals: &Globals) -> Self {
+        Self {
+            shape: globals.shape(),
+            quiet: globals.quiet,
+            colour: wants_colour(globals.no_color),
+        }
+    }
+
     /// Answers with one value.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ pub(super) fn told(bookie: Arc<BookieNode>, scrub_interval: Duration) -> Storage
             bytes: ranges
                 .map(|range| (range.file, range.first, range.end))
                 .collect(),
+            more: known.more,
             sealed_files: sealed as u64,
             unchecked_files: unchecked as u64,
             scrub_interval,

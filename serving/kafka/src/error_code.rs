@@ -162,7 +162,8 @@ const fn codes(reason: Reason) -> Codes {
             row(REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT)
         }
         Reason::MetadataUnknown => row(REQUEST_TIMED_OUT, NOT_LEADER, REQUEST_TIMED_OUT),
-        Reason::DataDamaged => row(KAFKA_STORAGE_ERROR, KAFKA_STORAGE_ERROR, UNKNOWN),
+        // Consumers ask again for ever without a word after KAFKA_STORAGE_ERROR; of this one their applications hear.
+        Reason::DataDamaged => row(KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, UNKNOWN),
     }
 }
 

@@ -40,6 +40,11 @@ fn codecs_are_compared_on_the_users_records() {
             _ => assert!(ratio > 2.0, "{codec}"),
         }
         assert!(codec["records_per_second"].as_f64() > Some(0.0), "{codec}");
+        // What hulse produce would refuse is told as such.
+        let name = codec["codec"].as_str().unwrap();
+        let words = ["produce", "taken", "--compression", name];
+        let taken = server.hulse(&words, "a\n").status.success();
+        assert_eq!(codec["ours"], taken, "{codec}");
     }
     // The middle round of each, and the topic that was made for it is gone.
     for codec in codecs {
@@ -47,7 +52,7 @@ fn codecs_are_compared_on_the_users_records() {
     }
     assert_eq!(
         done(&server, &["topics", "list", "--output", "name"], ""),
-        ""
+        "public/default/taken\n"
     );
     assert_eq!(told["sample_records"], 4000);
     let take = told["take"].as_str().unwrap();

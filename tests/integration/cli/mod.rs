@@ -3,13 +3,16 @@
 
 mod addresses;
 mod bench;
+mod completing;
 mod copying;
+mod examining;
 mod examples;
 mod help;
 mod newcomers;
 mod outages;
 mod outputs;
 mod profiles;
+mod records;
 mod sharing;
 mod surprises;
 mod verifying;

@@ -127,3 +127,44 @@ fn profile_is_edited_by_the_users_editor_and_a_wrong_file_is_not_taken() {
     let again = run(&["profile", "create", "a"], &[]);
     assert_eq!(again.status.code(), Some(5));
 }
+
+#[test]
+fn file_of_profiles_that_cannot_be_understood_stops_nobody_who_names_a_server() {
+    let server = Server::start(18_650);
+    let folder = tempfile::tempdir().unwrap();
+    let address = server.address();
+    let broken = "current = \"gone\"\nnot toml\n";
+    let file = folder.path().join("profiles.toml");
+    std::fs::write(&file, broken).unwrap();
+    let run = |words: &[&str], variables: &[(&str, &str)]| alone(folder.path(), words, variables);
+    for (words, variables) in [
+        (
+            &["--server", address.as_str(), "topics", "list"][..],
+            &[][..],
+        ),
+        (&["topics", "list"], &[("HULSE_SERVER", address.as_str())]),
+    ] {
+        let output = run(words, variables);
+        let told = text(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {told}");
+        assert!(told.contains("no profile is heeded"), "{words:?}: {told}");
+    }
+    let quiet = run(&["--server", &address, "-q", "topics", "list"], &[]);
+    assert_eq!(
+        (quiet.status.code(), text(&quiet.stderr)),
+        (Some(0), String::new())
+    );
+    for words in [
+        &["topics", "list"][..],
+        &["--profile", "x", "--server", &address, "topics", "list"],
+    ] {
+        let refused = run(words, &[]);
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{words:?}: {told}");
+        assert!(told.contains("hulse profile edit"), "{words:?}: {told}");
+    }
+    // The user's editor mends it.
+    let edited = run(&["profile", "edit"], &[("EDITOR", "sed -i d")]);
+    assert!(edited.status.success(), "{}", text(&edited.stderr));
+    assert!(run(&["profile", "list"], &[]).status.success());
+}

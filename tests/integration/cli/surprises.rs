@@ -415,3 +415,19 @@ fn evictions_are_told_by_the_doctor() {
     let (found, _) = doctor(&server, 0);
     assert!(finding(&found, "DOCTOR-19").is_some(), "{found}");
 }
+
+#[test]
+fn topic_as_pulsars_tools_name_it_is_told_what_it_is_called_here() {
+    let server = Server::start(18_652);
+    done(&server, &["produce", "t"], "a\n");
+    for words in [
+        &["consume", "persistent://public/default/t", "-n", "1"][..],
+        &["topics", "describe", "persistent://public/default/t"],
+        &["subs", "list", "persistent://public/default/t"],
+    ] {
+        let why = refused(&server, words, 2);
+        assert!(why.contains("write public/default/t"), "{words:?}: {why}");
+    }
+    let why = refused(&server, &["produce", "non-persistent://a/b/c"], 2);
+    assert!(why.contains("every topic is stored here"), "{why}");
+}

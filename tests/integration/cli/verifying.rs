@@ -52,6 +52,44 @@ fn topic_of_numbered_records_is_verified_and_each_missing_one_is_named() {
     }
 }
 
+#[test]
+fn numbers_that_went_with_a_trim_are_named_and_not_missed() {
+    let server = Server::start(18_640);
+    let lines: String = (0..100).map(|number| format!("{number}\n")).collect();
+    done(&server, &["produce", "t", "--number"], &lines);
+    let whole = server.hulse(&["verify", "t"], "");
+    let told = text(&whole.stderr);
+    assert!(
+        told.contains("nothing is damaged or missing, from offset 0 up to 99 of partition 0; what came later was not looked at"),
+        "{told}"
+    );
+    done(
+        &server,
+        &["topics", "trim", "t", "--before", "40", "--yes"],
+        "",
+    );
+    let found = json(&server, &["verify", "t"]);
+    assert_eq!(
+        (found["clean"].as_bool(), found["missing"].as_u64()),
+        (Some(true), Some(0))
+    );
+    assert_eq!(found["trimmed"][0]["first"], 0, "{found}");
+    assert_eq!(found["trimmed"][0]["end"], 40, "{found}");
+    let read = serde_json::json!([{"partition": 0, "first_offset": 40, "end_offset": 100}]);
+    assert_eq!(found["read"], read);
+    let shown = server.hulse(&["verify", "t"], "");
+    let (table, told) = (text(&shown.stdout), text(&shown.stderr));
+    assert!(
+        table.contains("TRIMMED AWAY") && table.contains("0 to 39"),
+        "{table}"
+    );
+    assert!(told.contains("from offset 40 up to 99"), "{told}");
+    // An empty topic has nothing to be missing.
+    done(&server, &["topics", "create", "empty"], "");
+    let empty = text(&server.hulse(&["verify", "empty"], "").stderr);
+    assert!(empty.contains("nothing is there"), "{empty}");
+}
+
 /// Every file below a folder: its length, time and content.
 fn state(folder: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
     let mut found = BTreeMap::new();
@@ -95,6 +133,12 @@ fn directory_of_a_stopped_node_is_verified_without_a_change() {
     assert!(
         told["entries"].as_u64() > Some(0) && told["groups"].as_u64() > Some(0),
         "{told}"
+    );
+    let last = told["last_file"].as_str().unwrap();
+    let spoken = text(&run(&["verify", &data], "").stderr);
+    assert!(
+        spoken.contains(&format!("of {last}, where the log ends")),
+        "{spoken}"
     );
     assert_eq!(state(&server.data()), before);
     // One bit in the middle of the log.

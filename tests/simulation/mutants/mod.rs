@@ -10,6 +10,7 @@
 mod consumed;
 mod hunt;
 mod profiles;
+mod trimmed;
 
 use std::panic::catch_unwind;
 
@@ -20,6 +21,7 @@ use crate::{ledger, lost_tails, partition};
 use consumed::hunt_consumed;
 use hunt::hunt;
 use profiles::{BAD_GROUP, DYING_RECOVERERS, LATE_ADDS, LATE_CHANGE, LOST_CHANGE, Profile};
+use trimmed::hunt_trimmed;
 
 /// Seeds within which a mutant must be found.
 const BUDGET: u64 = 500;
@@ -92,6 +94,19 @@ fn profile_of_consumers_is_clean_with_all_rules_on() {
         assert!(
             violations.is_empty(),
             "{}\nconsumers, seed {seed} with all rules on: {violations:#?}",
+            run.text
+        );
+    }
+}
+
+#[test]
+fn profile_of_trims_beside_cursors_is_clean_with_all_rules_on() {
+    for seed in 0..clean_seeds() {
+        let run = hunt_trimmed(seed, false, None);
+        let violations = run.violations;
+        assert!(
+            violations.is_empty(),
+            "{}\ntrims, seed {seed} with all rules on: {violations:#?}",
             run.text
         );
     }
@@ -260,6 +275,16 @@ fn cumulative_ack_of_one_record_more_is_found() {
 #[test]
 fn ack_beyond_what_was_sent_is_found() {
     is_found(Mutant::AckBeyondSent, partition::run_consumed_with);
+}
+
+#[test]
+fn cursor_below_a_trim_that_is_decided_is_found() {
+    is_found(Mutant::CursorBelowTrim, hunt_trimmed);
+}
+
+#[test]
+fn trim_past_a_cursor_that_is_not_durable_yet_is_found() {
+    is_found(Mutant::TrimPastNewCursor, hunt_trimmed);
 }
 
 #[test]

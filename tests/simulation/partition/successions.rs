@@ -135,6 +135,7 @@ impl Successions {
         let new = NewSubscription {
             kind: SubscriptionKind::Exclusive,
             hold: false,
+            insists_on_hold: false,
             start: match from_start {
                 true => StartPoint::Earliest,
                 false => StartPoint::Latest,

@@ -67,6 +67,18 @@ pub enum RecoverError {
         /// Words for a person.
         why: String,
     },
+    /// An operator's word sealed the ledger for good, and what lies below its end could not be looked at. Saying it again looks.
+    #[error(
+        "ledger {ledger} is sealed at entry {end} for good, but whether entries below are lost, too, could not be found out: {why}"
+    )]
+    SealedUnread {
+        /// The ledger.
+        ledger: LedgerId,
+        /// Its exclusive end.
+        end: EntryId,
+        /// Why not.
+        why: Box<RecoverError>,
+    },
     /// Metadata did not answer or refused.
     #[error("ledger was not recovered: {0}")]
     Metadata(#[from] MetadataError),
@@ -90,6 +102,7 @@ impl RecoverError {
             Self::Damaged { .. } | Self::Corrupt { .. } | Self::Unreadable { .. } => {
                 ErrorKind::Corrupt
             }
+            Self::SealedUnread { .. } => ErrorKind::Unavailable,
             Self::Metadata(error) => metadata_kind(error),
         }
     }

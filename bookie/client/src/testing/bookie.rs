@@ -1,6 +1,7 @@
 //! [`MemoryLedgers`] behind `BookieCalls`: one task, one queue, so that calls take effect in the order of the method calls.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bookie_metadata::MetadataStore;
@@ -34,6 +35,7 @@ pub struct MemoryBookie {
     ledgers: Arc<Mutex<MemoryLedgers>>,
     faults: Mutex<Faults>,
     jobs: mpsc::UnboundedSender<Job>,
+    reads_refused: AtomicBool,
     metadata: Option<Arc<dyn MetadataStore>>,
 }
 
@@ -60,6 +62,7 @@ impl MemoryBookie {
             member,
             faults: Mutex::new(Faults::default()),
             jobs,
+            reads_refused: AtomicBool::new(false),
             metadata,
         })
     }
@@ -82,6 +85,11 @@ impl MemoryBookie {
     /// From now on every call that nothing is planned for has this fate.
     pub fn always(&self, fault: Option<Fault>) {
         lock(&self.faults).always = fault;
+    }
+
+    /// From now on reads of readers are not answered, or answered again; recovery's are.
+    pub fn refuse_reads(&self, refuse: bool) {
+        self.reads_refused.store(refuse, Ordering::Relaxed);
     }
 
     fn draw(&self) -> Option<Fault> {
@@ -202,6 +210,9 @@ impl BookieCalls for MemoryBookie {
     }
 
     fn read(&self, request: ReadRequest) -> Call<Vec<StoredEntry>> {
+        if self.reads_refused.load(Ordering::Relaxed) {
+            return Box::pin(async { Err(lost()) });
+        }
         self.call(move |ledgers| ledgers.read(request))
     }
 

@@ -5,6 +5,7 @@
 //! 2. Limbo ends for a closed ledger of which nothing is missing here, and never without a fence against its writer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use hulse_proto::bookie::Address;
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
@@ -198,13 +199,17 @@ impl NodeCore {
         lives(&self.state, ledger)
     }
 
-    /// Entries of ledgers that live, known to be damaged: with the file in which each was found so.
-    pub(super) fn damaged_entries(&self) -> impl Iterator<Item = (LedgerId, EntryId, u32)> + '_ {
-        let damaged = self.reclaiming.damaged.iter();
-        let damaged = damaged.map(|((ledger, entry), file)| (*ledger, *entry, *file));
-        damaged.filter(|(ledger, entry, _)| {
+    /// Entries known to be damaged, behind this one: with the file in which each was found so, if its ledger lives and nothing healed it.
+    pub(super) fn damaged_after(
+        &self,
+        after: Option<(LedgerId, EntryId)>,
+    ) -> impl Iterator<Item = ((LedgerId, EntryId), Option<u32>)> + '_ {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let damaged = self.reclaiming.damaged.range((from, Bound::Unbounded));
+        damaged.map(|((ledger, entry), file)| {
             let found = self.state.ledgers.get(ledger);
-            found.is_some_and(|state| !state.deleted && state.damaged.contains(entry))
+            let is = found.is_some_and(|state| !state.deleted && state.damaged.contains(entry));
+            ((*ledger, *entry), is.then_some(*file))
         })
     }
 
@@ -245,6 +250,13 @@ impl NodeCore {
             }
         }
         held
+    }
+
+    /// How many ledgers are in limbo.
+    pub fn limbo_ledgers(&self) -> usize {
+        let ledgers = self.state.ledgers.values();
+        let limbo = ledgers.filter(|state| !state.deleted && state.limbo().is_some());
+        limbo.count()
     }
 
     /// Adds what this file holds of each ledger.

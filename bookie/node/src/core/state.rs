@@ -6,6 +6,7 @@ use hulse_proto::id::{FenceToken, LedgerId};
 
 use crate::index::{FileSummary, IdRanges, Location, Provenance, Slot};
 use crate::ledger::LedgerState;
+use crate::log::recovery::RottenEntry;
 use crate::log::{DamagedRange, FileKind, LimboKind, Record, SealedFile};
 
 /// The ledgers of a disk.
@@ -70,6 +71,13 @@ impl NodeState {
             }
             Record::SealMark { .. } | Record::SnapshotEnd { .. } => {}
         }
+    }
+
+    /// True when what is read of this entry stands there, and not in another copy of it.
+    pub fn is_at(&self, found: &RottenEntry) -> bool {
+        let ledger = self.ledgers.get(&found.ledger);
+        let slot = ledger.and_then(|ledger| ledger.entries.hot(found.entry));
+        slot.is_some_and(|slot| slot.location == found.location)
     }
 
     /// All state that is no entry, for the head of a file (storage.md G10).

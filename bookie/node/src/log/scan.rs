@@ -75,6 +75,18 @@ impl FileScan {
         Ok(header.body(bytes).map(|body| (header, body)))
     }
 
+    /// The header of the group at `offset` and its body, whatever is in it; `None` without a valid header, or when it is cut off.
+    pub fn body_at(&mut self, offset: u64) -> Result<Option<(GroupHeader, &[u8])>, DiskError> {
+        let salt = self.salt;
+        let bytes = self.view(offset, GROUP_HEADER_BYTES)?;
+        let Ok(header) = GroupHeader::decode(bytes, salt, offset) else {
+            return Ok(None);
+        };
+        let len = GROUP_HEADER_BYTES + header.body_bytes as usize;
+        let body = self.view(offset, len)?.get(GROUP_HEADER_BYTES..len);
+        Ok(body.map(|body| (header, body)))
+    }
+
     /// The first valid header at or after the block boundary `from`. Its records may be torn.
     pub fn next_header(&mut self, from: u64) -> Result<Option<GroupHeader>, DiskError> {
         let mut at = from;

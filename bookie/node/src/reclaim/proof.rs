@@ -201,7 +201,10 @@ fn settled(ledger: LedgerId, value: &LedgerMetadata, me: &Member) -> Option<Sett
     if value.quorums.write != value.quorums.ensemble {
         return None;
     }
+    // What is given up for lost nobody brings any more (R14).
+    let lost = value.loss.map(|loss| loss.from);
     let end = value.closed?.end;
+    let end = lost.map_or(end, |lost| lost.min(end));
     let ends = value.fragments.iter().skip(1).map(|next| next.first);
     let ours = value
         .fragments

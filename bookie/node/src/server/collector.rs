@@ -1,6 +1,7 @@
 //! Asks metadata now and then whether what is held here still exists (storage.md G1–G3), and whether limbo is over (S4).
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bookie_metadata::MetadataStore;
 use hulse_proto::ledger::Member;
@@ -11,6 +12,9 @@ use crate::config::NodeConfig;
 use crate::core::Event;
 use crate::reclaim::{Findings, Held, ProofError, examine};
 
+/// While ledgers are in limbo, metadata are asked at least so often: it may be over for them (S4).
+const LIMBO_INTERVAL_MAX: Duration = Duration::from_secs(30);
+
 /// Runs until the node is gone.
 pub(super) async fn run(
     shared: Weak<Shared>,
@@ -20,7 +24,14 @@ pub(super) async fn run(
 ) {
     let mut silent = false;
     loop {
-        sleep(config.gc_interval).await;
+        let Some(limbo) = works(&shared).map(|shared| shared.lock().core.limbo_ledgers()) else {
+            return;
+        };
+        sleep(match limbo {
+            0 => config.gc_interval,
+            _ => config.gc_interval.min(LIMBO_INTERVAL_MAX),
+        })
+        .await;
         let Some(held) = works(&shared).map(|shared| shared.held()) else {
             return;
         };
@@ -79,5 +90,7 @@ impl Shared {
         for settled in findings.settled {
             self.feed(Event::Settled(Box::new(settled)));
         }
+        let left = self.lock().core.limbo_ledgers();
+        self.metrics.limbo_ledgers.set(left as i64);
     }
 }

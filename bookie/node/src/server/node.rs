@@ -138,6 +138,8 @@ impl BookieNode {
         let now = seams.clock.now_ms();
         let (mut core, writer) = open_log(&config, &disk, booted, &scope, (salts, now))?;
         core.on_event(Event::SpaceSeen(space), &mut Vec::new());
+        let limbo = core.limbo_ledgers();
+        seams.metrics.limbo_ledgers.set(limbo as i64);
         let counter = status.boot_counter;
         let file = writer.current_file();
         boot_in_metadata(
@@ -241,9 +243,16 @@ impl BookieNode {
         &self.status
     }
 
-    /// What is damaged, as far as it is known now.
+    /// What is damaged, as far as it is known now. Others have the lock between its pages.
     pub fn damage(&self) -> KnownDamage {
-        self.shared.lock().core.damage()
+        let mut known = KnownDamage::default();
+        let mut after = None;
+        loop {
+            after = self.shared.lock().core.damage_page(after, &mut known);
+            if after.is_none() {
+                return known;
+            }
+        }
     }
 
     /// Sealed files, and how many of them scrub has not read since the start.
@@ -397,6 +406,11 @@ fn tell(booted: &Booted, limbo_ledgers: usize, metrics: &NodeMetrics) {
         );
         metrics.damage.inc();
     }
+    for rotten in &booted.recovered().rotten {
+        let (ledger, entry, file) = (rotten.ledger, rotten.entry, rotten.location.file);
+        tracing::error!(%ledger, %entry, file, "a stored entry is damaged; nothing else in its group is");
+        metrics.damage.inc();
+    }
     for kind in &booted.limbo {
         match kind {
             LimboKind::Damage => {}
@@ -410,5 +424,4 @@ fn tell(booted: &Booted, limbo_ledgers: usize, metrics: &NodeMetrics) {
             ),
         }
     }
-    metrics.limbo_ledgers.set(limbo_ledgers as i64);
 }

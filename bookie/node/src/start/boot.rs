@@ -8,12 +8,12 @@ use hulse_proto::time::TimestampMs;
 use rand::RngCore;
 
 use crate::config::NodeConfig;
-use crate::core::{NodeCore, NodeState, Rebuild};
+use crate::core::{Event, NodeCore, NodeState, Rebuild};
 use crate::disk::Disk;
 use crate::identity::{
     Boot, Identity, IdentityError, forget_kernel, read_boot, write_boot, write_identity,
 };
-use crate::log::recovery::{LogError, Recovered, recover};
+use crate::log::recovery::{LogError, Recovered, RottenEntry, recover};
 use crate::log::writer::{Head, LogWriter, WriterSetup};
 use crate::log::{DamagedRange, LimboKind, Record};
 
@@ -157,6 +157,11 @@ pub fn open_log(
     };
     booted.state.known_damage.extend(booted.new_damage);
     let void = booted.recovered.void.clone();
+    let rotten = std::mem::take(&mut booted.recovered.rotten);
+    let rotten = rotten
+        .into_iter()
+        .filter(|rotten| booted.state.is_at(rotten));
+    let rotten: Vec<RottenEntry> = rotten.collect();
     let head = Head {
         decided: records,
         snapshot: booted.state.snapshot(),
@@ -189,6 +194,19 @@ pub fn open_log(
     let limits = config.limits();
     let identity = booted.facts.identity.of_disk();
     let core = NodeCore::new(identity, booted.state, limits, writer.room());
-    let core = core.mutated(config.mutation);
+    let mut core = core.mutated(config.mutation);
+    for RottenEntry {
+        ledger,
+        entry,
+        location,
+    } in rotten
+    {
+        let damaged = Event::EntryDamaged {
+            ledger,
+            entry,
+            file: location.file,
+        };
+        core.on_event(damaged, &mut Vec::new());
+    }
     Ok((core, writer))
 }

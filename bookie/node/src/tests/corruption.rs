@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use hulse_proto::bookie::{BookieError, RecoveryReadAnswer};
+use hulse_proto::bookie::{BookieError, FenceRequest, RecoveryReadAnswer};
 use hulse_proto::entry::crc32c;
-use hulse_proto::id::LedgerId;
+use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha12Rng;
 
 use super::support::*;
+use crate::core::{DamagedEntries, KnownDamage};
 use crate::disk::Disk;
 use crate::disk::memory::Survival;
 use crate::log::format::GroupHeader;
@@ -30,7 +31,7 @@ fn group_of(entry: u64) -> u64 {
 #[test]
 fn damage_before_synced_end_is_limbo_and_never_a_torn_tail() {
     for entry in 0..8 {
-        for at in [0, 20, 64, 100, 200] {
+        for at in [0, 20, 64, 100] {
             let (rig, name) = filled(10);
             rig.disk.flip(&name, group_of(entry) + at, 3);
             let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
@@ -65,6 +66,92 @@ fn damage_before_synced_end_is_limbo_and_never_a_torn_tail() {
             assert_eq!(state.limbo(), Some(LimboKind::Damage));
         }
     }
+}
+
+fn damaged(rig: &Rig) -> Vec<DamagedEntries> {
+    let mut known = KnownDamage::default();
+    assert_eq!(rig.node.core().damage_page(None, &mut known), None);
+    known.entries
+}
+
+/// Its group says what stood there, and each record what it is: one entry is damaged, and nobody is in limbo.
+#[test]
+fn rotten_payload_costs_its_entry_alone() {
+    let there = |rig: &mut Rig, ledger, number| {
+        let request = read(rig.to(ledger), number, number + 1);
+        rig.node.read(&request).is_ok()
+    };
+    let mut rig = Rig::new(config());
+    // One group: entries of two ledgers, and a fence of a third.
+    rig.add(1, 0, 100);
+    rig.add(2, 0, 100);
+    let to = rig.to(3);
+    let token = FenceToken(7);
+    rig.node.fence(FenceRequest { to, token });
+    rig.settle();
+    rig.store(1, 1..3, 100);
+    rig.node.idle();
+    let slot = rig.node.slot(LedgerId(1), EntryId(0)).unwrap().location;
+    let last = u64::from(slot.offset) + u64::from(slot.bytes) - 1;
+    let name = log_files(&rig.disk)[0].clone();
+    // The envelope rots with the payload.
+    for at in [last, last - 100, last - 110] {
+        let disk = rig.disk.fork();
+        disk.flip(&name, at, 4);
+        disk.crash(Survival::Nothing);
+        let mut rig = Rig::on(disk, config(), &[LedgerId(1), LedgerId(2)]);
+        for start in 0..3 {
+            assert!(rig.node.new_limbo().is_empty(), "start {start}");
+            assert!(rig.node.damage().is_empty(), "start {start}");
+            assert!(
+                !there(&mut rig, 1, 0)
+                    && there(&mut rig, 1, 1)
+                    && there(&mut rig, 1, 2)
+                    && there(&mut rig, 2, 0)
+            );
+            let state = rig.node.core().state();
+            assert_eq!(state.ledgers[&LedgerId(3)].fence, FenceToken(7));
+            assert!(state.ledgers.values().all(|state| state.limbo().is_none()));
+            let damaged = damaged(&rig);
+            let found: Vec<_> = damaged
+                .iter()
+                .map(|found| (found.ledger, found.first))
+                .collect();
+            assert_eq!(found, [(LedgerId(1), EntryId(0))], "start {start}");
+            rig = rig.reopen(config(), Survival::Nothing, &[]);
+        }
+        let rotten = rig.recovery_read(1, 1, 0);
+        assert!(
+            matches!(
+                rotten,
+                StepAnswer::RecoveryRead(Err(BookieError::Damaged { .. }))
+            ),
+            "{rotten:?}"
+        );
+        assert!(negative(&rig.recovery_read(1, 1, 3)), "it has an end");
+        let copy = recovery_add(rig.to(1), entry(1, 0, 100), 1);
+        let (_, output) = rig.node.add(copy);
+        assert!(matches!(rig.answer(output), StepAnswer::Add(Ok(()))));
+        assert!(there(&mut rig, 1, 0), "a copy heals it");
+        let mut rig = rig.reopen(config(), Survival::Nothing, &[]);
+        assert!(there(&mut rig, 1, 0));
+        assert!(damaged(&rig).is_empty());
+    }
+}
+
+/// Without proof that it was durable, a group that rotted is torn, whatever its records tell.
+#[test]
+fn rotten_last_group_without_a_mark_is_torn() {
+    let (rig, name) = filled(4);
+    rig.disk.flip(&name, group_of(3) + 230, 0);
+    let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
+    assert!(rig.node.new_limbo().is_empty());
+    assert!(rig.has(1, 2) && !rig.has(1, 3));
+    assert!(
+        !rig.node.core().state().ledgers[&LedgerId(1)]
+            .entries
+            .contains(EntryId(3))
+    );
 }
 
 #[test]

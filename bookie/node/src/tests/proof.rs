@@ -15,8 +15,8 @@ use hulse_proto::id::{
     TopicId,
 };
 use hulse_proto::ledger::{
-    ClosedTotals, Fragment, LEDGER_IDS_KEY, LedgerKind, LedgerMetadata, LedgerState, Member,
-    Quorums, ledger_key,
+    ClosedTotals, Fragment, LEDGER_IDS_KEY, LedgerKind, LedgerMetadata, LedgerState, Loss,
+    LossKind, Member, Quorums, ledger_key,
 };
 use uuid::Uuid;
 
@@ -318,9 +318,16 @@ async fn closed_ledger_in_limbo_tells_which_entries_belong_here() {
     let mut spread = metadata(LedgerState::Closed, &three, 9);
     spread.quorums.write = 1;
     put(&store, 4, &spread).await;
-    let mut held = held([1, 2, 3, 4, 5]);
+    let mut held = held([1, 2, 3, 4, 5, 6]);
     held.limbo = held.ledgers.keys().copied().collect();
     stand(&store, 5, LedgerState::Open).await;
+    let mut lossy = metadata(LedgerState::Closed, &three, 9);
+    lossy.loss = Some(Loss {
+        kind: LossKind::Accepted,
+        from: EntryId(7),
+        at: 1,
+    });
+    put(&store, 6, &lossy).await;
     let found = pass(&store, &held).await.unwrap();
     assert!(found.dead.is_empty());
     let ours: BTreeMap<u64, Vec<(u64, u64)>> = found
@@ -332,6 +339,10 @@ async fn closed_ledger_in_limbo_tells_which_entries_belong_here() {
             (settled.ledger.0, ours.collect())
         })
         .collect();
-    let expected = BTreeMap::from([(1, vec![(0, 4), (6, 9)]), (2, vec![(0, 4)])]);
+    let expected = BTreeMap::from([
+        (1, vec![(0, 4), (6, 9)]),
+        (2, vec![(0, 4)]),
+        (6, vec![(0, 4), (6, 7)]),
+    ]);
     assert_eq!(ours, expected);
 }

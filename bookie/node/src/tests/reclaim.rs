@@ -11,7 +11,7 @@ use rand_chacha::ChaCha12Rng;
 
 use super::support::*;
 use crate::NodeConfig;
-use crate::core::{Event, NodeCore};
+use crate::core::{Event, KnownDamage, NodeCore};
 use crate::disk::Disk;
 use crate::disk::memory::{MemoryDisk, Survival};
 use crate::step::{StepAnswer, StepNode};
@@ -207,7 +207,8 @@ fn scrub_finds_a_flipped_bit_before_a_reader_does() {
         })
         .collect();
     assert_eq!(damaged, [(3, 2)]);
-    let known = rig.node.core().damage();
+    let mut known = KnownDamage::default();
+    assert_eq!(rig.node.core().damage_page(None, &mut known), None);
     let named = known
         .entries
         .iter()

@@ -22,7 +22,7 @@ use crate::metrics::Metrics;
 use crate::state::{OffsetRange, OffsetRanges};
 use crate::subscription_metrics::Backlog;
 use crate::topics::Topics;
-use crate::{CursorMove, CursorView, PartitionHandle, Partitions};
+use crate::{CursorView, PartitionHandle, Partitions};
 
 /// Between two rounds.
 const EVERY: Duration = Duration::from_secs(1);
@@ -344,11 +344,7 @@ impl Eviction {
         };
         let lost = acked.missing(gone).iter().map(|range| range.len()).sum();
         if lost > 0 {
-            let goal = CursorMove {
-                to: gone.end,
-                keep_acked: true,
-            };
-            self.open.move_cursor(self.subscription, goal).await?;
+            self.open.evict(self.subscription, gone.end).await?;
         }
         Ok(lost)
     }

@@ -54,7 +54,8 @@ impl Front {
             scrub_interval_ms: u64::try_from(report.scrub_interval.as_millis()).unwrap_or(u64::MAX),
             ..Default::default()
         };
-        answer.more = report.bytes.len().saturating_sub(DAMAGE_MAX) as u64;
+        let unlisted = report.bytes.len().saturating_sub(DAMAGE_MAX) as u64;
+        answer.more = unlisted.saturating_add(report.more);
         let bytes = report.bytes.into_iter().take(DAMAGE_MAX);
         answer.bytes = bytes
             .map(|(file, first, end)| v1::DamagedBytes { file, first, end })

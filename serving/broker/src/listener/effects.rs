@@ -3,13 +3,15 @@
 //! An estimate of what the rules mean for what is stored now. Retention removes whole ledgers, so its part may go later than at once;
 //! eviction goes down to nine tenths of the quota.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use hulse_proto::error::Fault;
+use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, PartitionId};
 use hulse_proto::time::TimestampMs;
 use hulse_proto::wire::v1;
+use tokio::time::{Instant, timeout_at};
 
 use super::front::Front;
 use crate::backlogs::{BacklogLimits, Kept, QuotaAction};
@@ -19,6 +21,10 @@ use crate::{CursorView, PartitionHandle, Topic};
 
 /// Partitions that are looked at together.
 const PARTITIONS_AT_ONCE: usize = 16;
+/// Losses that one answer lists, shared by its partitions: with the longest names they fit into a message.
+const LOSSES_MAX: usize = 8_000;
+/// For so long one answer looks; what it did not come to has a fault.
+const LOOK_MAX: Duration = Duration::from_secs(8);
 
 /// What a topic would go by.
 #[derive(Debug, Clone, Copy)]
@@ -39,13 +45,17 @@ impl Rules {
 }
 
 impl Front {
-    /// What goes of each partition of a topic. One that cannot be looked at has its fault.
+    /// What goes of each partition of a topic. One that cannot be looked at, or not in time, has its fault.
     pub(super) async fn effects(&self, topic: &Topic, rules: Rules) -> Vec<v1::UpdateEffect> {
         if rules.keep_all() {
             return Vec::new();
         }
+        let until = Instant::now() + LOOK_MAX;
+        let listed_max = (LOSSES_MAX / topic.partitions.max(1) as usize).max(1);
         let effects = stream::iter(topic.partition_ids()).map(|partition| async move {
-            let effect = self.effect(partition, rules).await;
+            let effect = timeout_at(until, self.effect(partition, rules)).await;
+            let effect = effect.unwrap_or_else(|_| Err(too_late()));
+            let effect = effect.map(|effect| shortened(effect, listed_max));
             let effect = effect.unwrap_or_else(|fault| v1::UpdateEffect {
                 fault: Some(fault.to_wire()),
                 ..Default::default()
@@ -95,6 +105,22 @@ impl Front {
             ..Default::default()
         })
     }
+}
+
+fn too_late() -> Fault {
+    let words = "the broker did not come to this partition in time; ask again";
+    Fault::new(Reason::PartitionLoading, words)
+}
+
+/// Lists only so many losses: the greatest.
+fn shortened(mut effect: v1::UpdateEffect, listed_max: usize) -> v1::UpdateEffect {
+    if effect.loss.len() > listed_max {
+        effect.loss.sort_by_key(|loss| Reverse(loss.records));
+        let rest = effect.loss.split_off(listed_max);
+        effect.unlisted = rest.len() as u64;
+        effect.unlisted_records = rest.iter().map(|loss| loss.records).sum();
+    }
+    effect
 }
 
 /// The first offset that retention keeps.
@@ -147,4 +173,29 @@ fn unacked_below(view: &CursorView, end: Offset) -> u64 {
     let acked: OffsetRanges = view.ranges.iter().copied().collect();
     let acked: u64 = acked.within(below).map(|range| range.len()).sum();
     below.len() - acked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effect_of_very_many_subscriptions_lists_the_greatest_losses_and_counts_the_rest() {
+        let loss = |records: u64| v1::BacklogLoss {
+            subscription: format!("a/b/{records}"),
+            records,
+        };
+        let effect = v1::UpdateEffect {
+            partition: 3,
+            loss: (0..10).map(loss).collect(),
+            ..Default::default()
+        };
+        let whole = shortened(effect.clone(), 10);
+        assert_eq!((whole.loss.len(), whole.unlisted), (10, 0));
+        let short = shortened(effect, 2);
+        assert_eq!(short.loss, [loss(9), loss(8)]);
+        let rest = (0..8).sum();
+        assert_eq!((short.unlisted, short.unlisted_records), (8, rest));
+        assert_eq!(short.partition, 3);
+    }
 }

@@ -76,10 +76,29 @@ impl PartitionHandle {
     /// # Errors
     /// `SUBSCRIPTION_NOT_FOUND`, `OVERLOADED`; with fate unknown the fault that ended the partition.
     pub async fn move_cursor(&self, id: SubscriptionId, goal: CursorMove) -> Result<Moved, Fault> {
+        self.move_by(id, goal, false).await
+    }
+
+    /// Moves a cursor over what the backlog quota takes from it, and has its consumer told so.
+    ///
+    /// # Errors
+    /// As [`PartitionHandle::move_cursor`].
+    pub(crate) async fn evict(&self, id: SubscriptionId, to: Offset) -> Result<Moved, Fault> {
+        let keep_acked = true;
+        self.move_by(id, CursorMove { to, keep_acked }, true).await
+    }
+
+    async fn move_by(
+        &self,
+        id: SubscriptionId,
+        goal: CursorMove,
+        evicts: bool,
+    ) -> Result<Moved, Fault> {
         let command = MoveCommand {
             subscription: id,
             goal,
             by: None,
+            evicts,
         };
         let moved = self.ask_cursors(|answer| CursorCommand::Move(command, answer));
         moved_of(moved.await?)
@@ -281,6 +300,7 @@ impl Tie {
                 keep_acked: false,
             },
             by: Some((self.consumer, seek_id)),
+            evicts: false,
         };
         let (answer, receiver) = oneshot::channel();
         self.tell(CursorCommand::Move(command, answer));

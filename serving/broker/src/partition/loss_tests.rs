@@ -77,15 +77,33 @@ impl Cell {
 
     /// The same with these batches.
     async fn fill_with(&self, batches: impl Iterator<Item = Bytes>) -> LedgerId {
+        let (partitions, ledger) = self.begin_with(batches).await;
+        partitions.close_all().await;
+        ledger
+    }
+
+    /// The same with a broker that is still there: its ledger is open.
+    async fn begin_with(&self, batches: impl Iterator<Item = Bytes>) -> (Partitions, LedgerId) {
         let partitions = self.broker(1);
         let handle = partitions.open(self.partition).await.unwrap();
         for batch in batches {
             handle.produce(batch).await.unwrap();
         }
         let ledgers = partitions.ledgers(self.partition).await.unwrap();
-        partitions.close_all().await;
         let log = ledgers.iter().find(|view| view.kind == LedgerKind::Log);
-        log.unwrap().ledger
+        (partitions, log.unwrap().ledger)
+    }
+
+    /// Ten entries of one record in a ledger whose broker died, without these; the next broker could not open it.
+    async fn stuck(&self, rotten: &[u64]) -> (Partitions, LedgerId) {
+        let batches = (0..10).map(|sequence| batch(7, 0, sequence, 1));
+        let (dead, ledger) = self.begin_with(batches).await;
+        drop(dead);
+        self.rot(ledger, rotten);
+        let partitions = self.broker(2);
+        let refused = partitions.open(self.partition).await;
+        assert_eq!(reason(refused), Some(Reason::DataDamaged));
+        (partitions, ledger)
     }
 
     fn rot(&self, ledger: LedgerId, entries: &[u64]) {
@@ -165,6 +183,43 @@ async fn rotten_entries_of_a_closed_ledger_are_a_gap_once_an_operator_accepts_it
     assert_eq!(next.base_offset, Offset(10));
     let again = partitions.accept_loss(ledger, None).await;
     assert_eq!(reason(again), Some(Reason::PreconditionFailed));
+}
+
+/// Recovery reads from the last confirmed entry on; what is damaged below is given up by the same word.
+#[tokio::test(start_paused = true)]
+async fn rotten_entries_of_a_ledger_in_recovery_are_given_up_by_one_word() {
+    for rotten in [&[2, 8, 9][..], &[0, 9], &[4, 5, 9], &[9]] {
+        let cell = Cell::new();
+        let (partitions, ledger) = cell.stuck(rotten).await;
+        let accepted = partitions.accept_loss(ledger, None).await.unwrap();
+        assert_eq!(accepted.loss.unwrap().from, EntryId(rotten[0]));
+        let handle = partitions.open(cell.partition).await.unwrap();
+        let (bases, _) = shown(&handle).await;
+        let there: Vec<u64> = (0..10).filter(|entry| !rotten.contains(entry)).collect();
+        assert_eq!(bases, there, "{rotten:?}");
+        let again = partitions.accept_loss(ledger, None).await;
+        assert_eq!(reason(again), Some(Reason::PreconditionFailed));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn word_about_a_ledger_that_cannot_be_read_then_seals_it_and_says_so() {
+    let cell = Cell::new();
+    let (partitions, ledger) = cell.stuck(&[2, 9]).await;
+    cell.bookie.refuse_reads(true);
+    let fault = partitions.accept_loss(ledger, None).await.unwrap_err();
+    assert_eq!(fault.reason, Reason::StorageUnavailable);
+    assert!(fault.message.contains("sealed at entry 9"), "{fault}");
+    let ledgers = partitions.ledgers(cell.partition).await.unwrap();
+    let sealed = ledgers.iter().find(|view| view.ledger == ledger).unwrap();
+    let sealed = sealed.metadata.as_ref().unwrap();
+    assert_eq!(sealed.closed.as_ref().unwrap().end, EntryId(9));
+    cell.bookie.refuse_reads(false);
+    // The same word again.
+    let accepted = partitions.accept_loss(ledger, None).await.unwrap();
+    assert_eq!(accepted.loss.unwrap().from, EntryId(2));
+    let handle = partitions.open(cell.partition).await.unwrap();
+    assert_eq!(shown(&handle).await.0, [0, 1, 3, 4, 5, 6, 7, 8]);
 }
 
 #[tokio::test(start_paused = true)]

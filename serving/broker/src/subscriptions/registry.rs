@@ -27,6 +27,8 @@ pub struct NewSubscription {
     pub kind: SubscriptionKind,
     /// Records that are not processed are kept.
     pub hold: bool,
+    /// One that is there already must say the same of `hold`, or it is refused; else it stays as it is.
+    pub insists_on_hold: bool,
     /// Where it begins on the topic.
     pub start: StartPoint,
 }
@@ -114,7 +116,7 @@ impl Subscriptions {
     /// The subscription with this topic in it, made or added where it was not; and whether it was.
     ///
     /// # Errors
-    /// `SUBSCRIPTION_EXISTS` of another type, `SUBSCRIPTION_DELETING`, `INVALID_REQUEST`, `OVERLOADED` (too many topics),
+    /// `SUBSCRIPTION_EXISTS` of another type, or with the other `hold` than was insisted on, `SUBSCRIPTION_DELETING`, `INVALID_REQUEST`, `OVERLOADED` (too many topics),
     /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`.
     pub async fn join(
         &self,
@@ -135,7 +137,7 @@ impl Subscriptions {
         let mut joined = false;
         let result = self.change(name, |found| {
             let mut wanted = match found {
-                Some(found) => check(found, new.kind)?,
+                Some(found) => check(found, &new)?,
                 None => Subscription {
                     name: name.clone(),
                     id,
@@ -349,10 +351,11 @@ impl Subscriptions {
     }
 }
 
-fn check(found: Subscription, kind: SubscriptionKind) -> Result<Subscription, Fault> {
+fn check(found: Subscription, new: &NewSubscription) -> Result<Subscription, Fault> {
     if found.deleting {
         return Err(deleting(&found.name));
     }
+    let kind = new.kind;
     if found.kind != kind {
         let words = format!(
             "subscription {} exists and is {}, not {}; use that type, or another name",
@@ -361,6 +364,19 @@ fn check(found: Subscription, kind: SubscriptionKind) -> Result<Subscription, Fa
             kind.as_str()
         );
         return Err(Fault::new(Reason::SubscriptionExists, words).with("type", found.kind.as_str()));
+    }
+    if new.insists_on_hold && found.hold != new.hold {
+        let does = match found.hold {
+            true => "keeps records until they are acknowledged",
+            false => "lets retention take records that are not acknowledged",
+        };
+        let words = format!(
+            "subscription {} exists and {does}, which is one setting for all of its topics ({}); leave hold unsaid, use another name, or update the subscription",
+            found.name,
+            found.topics.len()
+        );
+        let fault = Fault::new(Reason::SubscriptionExists, words);
+        return Err(fault.with("hold", found.hold));
     }
     Ok(found)
 }

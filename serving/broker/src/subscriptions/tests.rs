@@ -39,6 +39,7 @@ fn name(name: &str) -> SubscriptionName {
 const NEW: NewSubscription = NewSubscription {
     kind: SubscriptionKind::Exclusive,
     hold: true,
+    insists_on_hold: false,
     start: StartPoint::Latest,
 };
 
@@ -83,6 +84,32 @@ async fn another_type_or_namespace_is_refused() {
     };
     let refused = subscriptions.join(&name("s"), &one, failover).await;
     assert_eq!(reason(refused), Reason::SubscriptionExists);
+    let loose = NewSubscription {
+        hold: !NEW.hold,
+        ..NEW
+    };
+    let (there, _) = subscriptions.join(&name("s"), &one, loose).await.unwrap();
+    assert_eq!(there.hold, NEW.hold, "it stays as it is");
+    let strict = NewSubscription {
+        insists_on_hold: true,
+        ..loose
+    };
+    // On a topic that it would get, too: nothing is added.
+    let two = topic(&topics, "two").await;
+    for of in [&one, &two] {
+        let refused = subscriptions
+            .join(&name("s"), of, strict)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.reason, Reason::SubscriptionExists);
+        assert_eq!(refused.details["hold"], NEW.hold.to_string());
+    }
+    let same = NewSubscription {
+        insists_on_hold: true,
+        ..NEW
+    };
+    let (there, added) = subscriptions.join(&name("s"), &one, same).await.unwrap();
+    assert_eq!((there.topics.len(), added), (1, false));
     let foreign = subscriptions.join(&name("a/b/s"), &one, NEW).await;
     assert_eq!(reason(foreign), Reason::InvalidRequest);
     let long = "x".repeat(300);

@@ -5,6 +5,7 @@ mod beginning;
 mod printing;
 mod read;
 mod run;
+mod silence;
 mod subscribed;
 
 pub(crate) use run::run;

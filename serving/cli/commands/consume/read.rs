@@ -12,12 +12,13 @@ use hulse_proto::error::Reason;
 use hulse_proto::time::WallClock as _;
 use hulse_sdk::{Client, Offset, ReadRecord, Reader, Start};
 
-use super::printing::{PIECE_BYTES, print, write};
+use super::printing::{PIECE_BYTES, Printing, write};
+use super::silence::Silence;
 use crate::arguments;
+use crate::commands::beyond::{self, Held};
 use crate::commands::link::Link;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
-use crate::format::Printer;
 use crate::position::{Place, Position};
 use crate::roles::SystemClock;
 
@@ -35,7 +36,7 @@ struct Open {
 /// # Errors
 /// The server's, a damaged batch, or the output's.
 pub(super) async fn run(session: Session<'_>, consume: &arguments::Consume) -> Result<(), Stop> {
-    let mut printer = Printer::new(&consume.format).map_err(Failure::from)?;
+    let mut printing = Printing::new(session, consume).map_err(Failure::from)?;
     let client = session.client_over(&Link::default())?;
     let mut open = Vec::new();
     for topic in &consume.topics {
@@ -45,6 +46,7 @@ pub(super) async fn run(session: Session<'_>, consume: &arguments::Consume) -> R
     let mut interrupt = std::pin::pin!(interrupt);
     let mut left = consume.count.unwrap_or(u64::MAX);
     let mut out = Vec::with_capacity(2 * PIECE_BYTES);
+    let mut silence = Silence::new(consume);
     while !open.is_empty() && left > 0 {
         let next = match next_of(&mut open).now_or_never() {
             Some(next) => next,
@@ -54,6 +56,10 @@ pub(super) async fn run(session: Session<'_>, consume: &arguments::Consume) -> R
                     biased;
                     _ = &mut interrupt => break,
                     next = next_of(&mut open) => next,
+                    () = silence.lasts() => {
+                        silence.tell(session.output, consume, left);
+                        continue;
+                    }
                 }
             }
         };
@@ -62,13 +68,8 @@ pub(super) async fn run(session: Session<'_>, consume: &arguments::Consume) -> R
             (index, Some(Ok(record))) => {
                 let printed = open[index].takes(&record);
                 if printed {
-                    print(
-                        session,
-                        &mut printer,
-                        open[index].reader.topic(),
-                        &record,
-                        &mut out,
-                    );
+                    silence.ends();
+                    printing.print(open[index].reader.topic(), &record, &mut out);
                     left -= 1;
                 }
                 if open[index].finished() {
@@ -161,6 +162,13 @@ async fn begin(
         .follow(!consume.exit)
         .retry_timeout(session.globals.timeout.0.max(Duration::from_secs(1)));
     let mut until = BTreeMap::new();
+    let looked = match is_looked_up(position) {
+        true => ranges(client, topic, consume, position, now_ms).await?,
+        false => Vec::new(),
+    };
+    if consume.offset.is_some() && looked.iter().all(Range::is_empty) && !looked.is_empty() {
+        tell_nothing(session, client, topic, consume, &looked).await;
+    }
     match (simple(position.from, now_ms), position.until) {
         (Some(start), None) => {
             builder = builder.start(start);
@@ -169,8 +177,7 @@ async fn begin(
             }
         }
         (_, stop) => {
-            let ranges = ranges(client, topic, consume, position, now_ms).await?;
-            let wanted = ranges
+            let wanted = looked
                 .iter()
                 .filter(|range| stop.is_none() || range.start < range.end);
             let partitions: Vec<u32> = wanted.clone().map(|range| range.partition).collect();
@@ -186,18 +193,58 @@ async fn begin(
             }
             // What is there already ends by itself, also behind offsets that hold no record.
             let all_there =
-                stop.is_some() && ranges.iter().all(|range| range.end <= range.high_watermark);
+                stop.is_some() && looked.iter().all(|range| range.end <= range.high_watermark);
             builder = builder
                 .partitions(partitions)
                 .follow(!consume.exit && !all_there);
         }
     }
-    let reader = builder.build().await.map_err(failed)?;
+    let reader = builder.build().await.map_err(|error| {
+        let failure = failed(error);
+        match consume.partitions.is_empty() || !failure.is_code(Code::Usage) {
+            true => failure,
+            false => failure.next(format!(
+                "hulse topics describe {topic} shows its partitions"
+            )),
+        }
+    })?;
     Ok(Some(Open {
         unfinished: until.len(),
         reader,
         until,
     }))
+}
+
+/// A position that is found by looking at each partition, and that may be behind all of its records without being wrong.
+fn is_looked_up(position: Position) -> bool {
+    position.until.is_some() || !matches!(position.from, Place::Start | Place::End | Place::At(_))
+}
+
+/// Says that nothing is there, and what becomes of the command.
+async fn tell_nothing(
+    session: Session<'_>,
+    client: &Client,
+    topic: &str,
+    consume: &arguments::Consume,
+    looked: &[Range],
+) {
+    let Some(position) = consume.offset else {
+        return;
+    };
+    let held: Vec<Held> = looked.iter().map(Range::held).collect();
+    let is_behind = |range: &Range| range.start >= range.high_watermark;
+    let words = match position.until {
+        Some(until) if !looked.iter().all(is_behind) => format!(
+            "nothing of {topic} lies from {} up to {until}",
+            position.from
+        ),
+        _ => beyond::words(client, topic, position.from, &held).await,
+    };
+    let waits = match (position.until, consume.exit) {
+        (None, false) => "; it waits for what comes",
+        _ => "",
+    };
+    session.output.say(&format!("{words}{waits}"));
 }
 
 /// Names the partitions in which the wanted offset does not exist; `None` where that is not what is wrong, or nobody can tell.
@@ -236,7 +283,24 @@ struct Range {
     start: u64,
     /// Exclusive.
     end: u64,
+    log_start: u64,
     high_watermark: u64,
+}
+
+impl Range {
+    /// Nothing that is stored now is in it.
+    fn is_empty(&self) -> bool {
+        self.start >= self.end.min(self.high_watermark)
+    }
+
+    /// What its partition holds.
+    fn held(&self) -> Held {
+        Held {
+            partition: self.partition,
+            start: self.log_start,
+            end: self.high_watermark,
+        }
+    }
 }
 
 async fn ranges(
@@ -296,6 +360,7 @@ async fn ranges(
             partition,
             start: position.from.offset(start, end, found(bounds.at_time)),
             end: until,
+            log_start: start,
             high_watermark: end,
         });
     }
@@ -312,6 +377,7 @@ mod tests {
             partition,
             start,
             end,
+            log_start: start,
             high_watermark: end,
         });
         let named = |offset| name_outside("t", offset, &bounds);

@@ -11,19 +11,19 @@ use futures::FutureExt as _;
 use futures::future::select_all;
 use hulse_proto::error::{Fault, Reason};
 use hulse_sdk::{
-    Client, Consumed, ConsumerNote, DeliveryMode, Error, ReceivedRecord, Start,
+    BlockedReason, Client, Consumed, ConsumerNote, DeliveryMode, Error, ReceivedRecord, Start,
     SubscriptionConsumer, SubscriptionType, Unacknowledged,
 };
 use tokio::time::sleep;
 
 use super::ahead::Ahead;
 use super::beginning::Beginning;
-use super::printing::{PIECE_BYTES, print, write};
+use super::printing::{PIECE_BYTES, Printing, write};
+use super::silence::Silence;
 use crate::arguments;
 use crate::commands::link::Link;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
-use crate::format::Printer;
 
 /// Between two looks for a topic that was deleted.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -47,7 +47,7 @@ pub(super) async fn run(
     consume: &arguments::Consume,
     subscription: &str,
 ) -> Result<(), Stop> {
-    let printer = Printer::new(&consume.format).map_err(Failure::from)?;
+    let printing = Printing::new(session, consume).map_err(Failure::from)?;
     check(consume, subscription)?;
     let client = session.client_over(&Link::default())?;
     let mut open = Vec::new();
@@ -63,7 +63,7 @@ pub(super) async fn run(
     let mut following = Following {
         session,
         again,
-        printer,
+        printing,
         open,
         left: consume.count.unwrap_or(u64::MAX),
         ahead: Ahead::default(),
@@ -103,7 +103,7 @@ fn check(consume: &arguments::Consume, subscription: &str) -> Result<(), Failure
 struct Following<'a> {
     session: Session<'a>,
     again: Again<'a>,
-    printer: Printer,
+    printing: Printing,
     open: Vec<Open>,
     /// Records that are still wanted.
     left: u64,
@@ -117,6 +117,7 @@ impl Following<'_> {
     async fn run(&mut self) -> Result<(), Stop> {
         let interrupt = tokio::signal::ctrl_c();
         let mut interrupt = std::pin::pin!(interrupt);
+        let mut silence = Silence::new(self.again.consume);
         loop {
             while !self.has_enough() {
                 let next = match next_of(&self.open).now_or_never() {
@@ -125,13 +126,25 @@ impl Following<'_> {
                         biased;
                         _ = &mut interrupt => return self.interrupted(),
                         next = self.flush_and_wait() => next?,
+                        () = silence.lasts() => {
+                            silence.tell(self.session.output, self.again.consume, self.left);
+                            continue;
+                        }
                     },
                 };
                 let (index, next) = next;
                 match next {
-                    Ok(Some(Consumed::Record(record))) => self.take(index, record),
+                    Ok(Some(Consumed::Record(record))) => {
+                        silence.ends();
+                        self.take(index, record);
+                    }
                     Ok(Some(Consumed::Note(note))) => {
-                        self.open[index].take_note(self.session, &note);
+                        let no_ack = self.again.consume.no_ack;
+                        self.open[index].take_note(self.session, &note, no_ack);
+                        if let Some(failure) = self.no_more(index, &note) {
+                            self.flush().await?;
+                            return Err(failure.into());
+                        }
                     }
                     Ok(Some(_)) => {}
                     Ok(None) => return self.flush().await,
@@ -155,6 +168,28 @@ impl Following<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Nothing comes any more, as nothing of what came is acknowledged.
+    fn no_more(&self, index: usize, note: &ConsumerNote) -> Option<Failure> {
+        let ConsumerNote::Blocked {
+            reason: BlockedReason::UnackedOfConsumer | BlockedReason::UnackedOfCursor,
+            over: false,
+            message,
+            ..
+        } = note
+        else {
+            return None;
+        };
+        let topic = self.open[index].consumer.topic();
+        self.again.consume.no_ack.then(|| {
+            Failure::new(Code::Conflict, "no more records come unless some are acknowledged")
+                .why(format!("{message}; --no-ack acknowledges none"))
+                .object(format!("{} of {topic}", self.again.subscription))
+                .next(format!(
+                    "hulse consume {topic} -o start, without -s, reads as many as you like and acknowledges none; leave --no-ack out to go on with the subscription"
+                ))
+        })
     }
 
     fn has_enough(&self) -> bool {
@@ -182,13 +217,7 @@ impl Following<'_> {
         }
         let from = &mut self.open[index];
         let topic = from.consumer.topic();
-        print(
-            self.session,
-            &mut self.printer,
-            topic,
-            &record,
-            &mut self.out,
-        );
+        self.printing.print(topic, &record, &mut self.out);
         from.printed.insert(record.partition, record);
     }
 
@@ -199,13 +228,7 @@ impl Following<'_> {
             let (records, withheld) = self.ahead.acknowledged(&consumers).await;
             for (index, record) in records {
                 let topic = self.open[index].consumer.topic();
-                print(
-                    self.session,
-                    &mut self.printer,
-                    topic,
-                    &record,
-                    &mut self.out,
-                );
+                self.printing.print(topic, &record, &mut self.out);
             }
             for one in withheld {
                 self.left += one.records;
@@ -306,7 +329,8 @@ impl Open {
         self.ended.len() >= self.partitions
     }
 
-    fn take_note(&mut self, session: Session<'_>, note: &ConsumerNote) {
+    /// Says what a person should know of it. With `no_ack`, that nothing comes any more is how the command ends.
+    fn take_note(&mut self, session: Session<'_>, note: &ConsumerNote, no_ack: bool) {
         let topic = self.consumer.topic();
         match note {
             ConsumerNote::EndOfPartition { partition, .. } => {
@@ -321,7 +345,7 @@ impl Open {
                 offsets.start,
                 offsets.end - 1
             )),
-            ConsumerNote::Blocked { message, over, .. } if !over => {
+            ConsumerNote::Blocked { message, over, .. } if !over && !no_ack => {
                 session.output.tell(&format!("{topic}: held up: {message}"));
             }
             ConsumerNote::Active { partition, active } => {

@@ -1,11 +1,12 @@
 //! `hulse doctor`: looks at a running server from outside and says what is wrong, why, and what to run next.
 //!
 //! `finding` is what it says; `http` and `metrics` read what the server tells machines; `numbers` judges those, `server` and `damage` ask the rest
-//! over the wire of clients; `run` is the order.
+//! over the wire of clients; `looked` counts what was looked at; `run` is the order.
 
 mod damage;
 mod finding;
 mod http;
+mod looked;
 mod metrics;
 mod numbers;
 mod run;

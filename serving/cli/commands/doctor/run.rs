@@ -5,6 +5,7 @@ use std::time::Duration;
 use hulse_proto::time::WallClock as _;
 
 use super::finding::{Ailment, Finding, Weight};
+use super::looked::Looked;
 use super::metrics::Metrics;
 use super::{http, numbers, server};
 use crate::arguments::Doctor;
@@ -22,7 +23,8 @@ const HTTP_PORT_BEHIND: u16 = 80;
 /// # Errors
 /// Problems were found; the findings are printed then too.
 pub(crate) async fn run(session: Session<'_>, doctor: &Doctor) -> Result<(), Stop> {
-    let found = examine(session, doctor).await;
+    let mut looked = Looked::default();
+    let found = examine(session, doctor, &mut looked).await;
     let worst = found.iter().map(|finding| finding.weight).max();
     session.output.list(&found)?;
     let count = found
@@ -32,13 +34,14 @@ pub(crate) async fn run(session: Session<'_>, doctor: &Doctor) -> Result<(), Sto
     let code = match worst {
         None | Some(Weight::Note) => {
             let only_unchecked = found.iter().all(|one| one.is(Ailment::NotScrubbed));
+            let verdict = match (found.is_empty(), only_unchecked) {
+                (true, _) => "all good",
+                (false, true) => "all good, as far as anybody has looked",
+                (false, false) => "nothing is wrong, but mind the notes",
+            };
             session
                 .output
-                .say(match (found.is_empty(), only_unchecked) {
-                    (true, _) => "all good",
-                    (false, true) => "all good, as far as anybody has looked",
-                    (false, false) => "nothing is wrong, but mind the notes",
-                });
+                .say(&format!("{verdict}; {}", looked.words()));
             return Ok(());
         }
         Some(Weight::Problem) => Code::Unwell,
@@ -56,7 +59,7 @@ pub(crate) async fn run(session: Session<'_>, doctor: &Doctor) -> Result<(), Sto
         .into())
 }
 
-async fn examine(session: Session<'_>, doctor: &Doctor) -> Vec<Finding> {
+async fn examine(session: Session<'_>, doctor: &Doctor, looked: &mut Looked) -> Vec<Finding> {
     let name = session.globals.server.as_str();
     let client = match session.client_that_answers() {
         Ok(client) => client,
@@ -70,8 +73,8 @@ async fn examine(session: Session<'_>, doctor: &Doctor) -> Vec<Finding> {
             ];
         }
     };
-    let mut found = over_http(session, doctor);
-    match server::examine(&client.admin()).await {
+    let mut found = over_http(session, doctor, looked);
+    match server::examine(&client.admin(), looked).await {
         Ok(more) => {
             // What is named there is only counted in metrics.
             if more.iter().any(|one| one.is(Ailment::DamagedLog)) {
@@ -100,7 +103,7 @@ fn elsewhere(name: &str, failure: &Failure) -> Finding {
         .next("--server HOST:PORT names what the server calls listen.grpc, port 7400 by default")
 }
 
-fn over_http(session: Session<'_>, doctor: &Doctor) -> Vec<Finding> {
+fn over_http(session: Session<'_>, doctor: &Doctor, looked: &mut Looked) -> Vec<Finding> {
     let name = session.globals.server.as_str();
     let Some(address) = doctor.http.clone().or_else(|| beside(name)) else {
         return Vec::new();
@@ -131,6 +134,7 @@ fn over_http(session: Session<'_>, doctor: &Doctor) -> Vec<Finding> {
         }
     };
     let answered = SystemClock.now_ms();
+    looked.metrics = true;
     let metrics = Metrics::parse(&answer.body);
     let mut found = numbers::of_metrics(&metrics, name, env!("CARGO_PKG_VERSION"));
     let clocks = answer.date_ms;

@@ -1,9 +1,12 @@
 //! Asks the server over the wire of clients: topics, partitions, ledgers.
 
-use hulse_sdk::{Admin, Cursor, Partition, Subscription};
+use std::collections::BTreeSet;
+
+use hulse_sdk::{Admin, Cursor, Subscription};
 
 use super::damage;
 use super::finding::{Ailment, Finding};
+use super::looked::Looked;
 use crate::failure::Failure;
 use crate::output::bytes;
 use crate::output::grouped;
@@ -13,23 +16,31 @@ const TOPICS_MAX: usize = 1_000;
 /// Subscriptions likewise.
 const SUBSCRIPTIONS_MAX: usize = 1_000;
 
+/// Partitions that take no records because a subscription keeps too much.
+type Refusing = BTreeSet<(String, u32)>;
+
 /// What topics and ledgers say. A partition that was not opened yet is opened by asking where it ends.
 ///
 /// # Errors
 /// The server's.
-pub(super) async fn examine(admin: &Admin) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn examine(admin: &Admin, looked: &mut Looked) -> Result<Vec<Finding>, Failure> {
     let failed =
         |what: &str, error: &hulse_sdk::Error| Failure::from_sdk(what, "all topics", error);
     let mut found = Vec::new();
     let topics = admin.list_topics("").await;
     let topics = topics.map_err(|error| failed("cannot list topics", &error))?;
+    looked.topics = topics.len().min(TOPICS_MAX);
+    looked.of_topics = topics.len();
+    let mut refusing = Refusing::new();
     for topic in topics.iter().take(TOPICS_MAX) {
-        found.extend(partitions(admin, &topic.name).await);
+        found.extend(partitions(admin, &topic.name, &mut refusing, looked).await);
     }
-    found.extend(subscriptions(admin).await?);
+    found.extend(subscriptions(admin, &refusing, looked).await?);
     found.extend(damage::examine(admin).await?);
     let ledgers = admin.list_ledgers("").await;
-    for ledger in ledgers.map_err(|error| failed("cannot list ledgers", &error))? {
+    let ledgers = ledgers.map_err(|error| failed("cannot list ledgers", &error))?;
+    looked.ledgers = ledgers.len();
+    for ledger in ledgers {
         if let Some(loss) = &ledger.loss {
             let object = format!(
                 "ledger {} of {}, partition {}",
@@ -49,42 +60,54 @@ pub(super) async fn examine(admin: &Admin) -> Result<Vec<Finding>, Failure> {
     Ok(found)
 }
 
-/// A subscription that keeps more of the partition than the topic allows.
-fn backlog(topic: &str, partition: &Partition) -> Option<Finding> {
-    let kept = partition.backlog.as_ref()?;
-    if kept.used_percent <= 100 {
-        return None;
-    }
-    let follows = match kept.refusing {
-        true => "producers are refused until it has processed enough",
-        false => "what happens then is the topic's backlog policy",
-    };
-    let subscription = &kept.subscription;
-    Some(
-        Ailment::BacklogQuota
+/// Where a subscription keeps more of a partition than the topic allows. The cursor is asked, whose number is that of now; what the
+/// partition says of it was counted up to ten seconds ago, and only tells whether producers are refused.
+fn over_quota(
+    subscription: &Subscription,
+    cursors: &[Cursor],
+    refusing: &Refusing,
+) -> Vec<Finding> {
+    let name = &subscription.name;
+    let over = cursors.iter().filter_map(|cursor| {
+        let state = cursor.state.as_ref().ok()?;
+        let percent = state.backlog_used_percent.filter(|used| *used > 100)?;
+        let topic = &cursor.topic;
+        let follows = match refusing.contains(&(topic.clone(), cursor.partition)) {
+            true => "producers are refused until it has processed enough",
+            false => "what happens then is the topic's backlog policy",
+        };
+        let finding = Ailment::BacklogQuota
             .found(
                 "a subscription is over the backlog quota of its topic",
-                format!("{topic}, partition {}", partition.index),
+                format!("{topic}, partition {}", cursor.partition),
             )
             .why(format!(
-                "{subscription} keeps {} % of what it may, {}; {follows}",
-                kept.used_percent,
-                bytes(kept.bytes)
+                "{name} keeps {percent} % of what it may: {} records are not acknowledged, {}; {follows}",
+                grouped(state.backlog_records),
+                bytes(state.backlog_bytes)
             ))
             .next(format!(
                 "hulse subscriptions describe {topic} {}; hulse topics describe {topic}",
-                subscription.rsplit('/').next().unwrap_or(subscription)
-            )),
-    )
+                name.rsplit('/').next().unwrap_or(name)
+            ));
+        Some(finding)
+    });
+    over.collect()
 }
 
 /// What subscriptions have lost, and those that nobody can consume by any more.
-async fn subscriptions(admin: &Admin) -> Result<Vec<Finding>, Failure> {
+async fn subscriptions(
+    admin: &Admin,
+    refusing: &Refusing,
+    looked: &mut Looked,
+) -> Result<Vec<Finding>, Failure> {
     let listed = admin.list_subscriptions("", "").await;
     let listed = listed.map_err(|error| {
         Failure::from_sdk("cannot list subscriptions", "all subscriptions", &error)
     })?;
     let mut found = Vec::new();
+    looked.subscriptions = listed.len().min(SUBSCRIPTIONS_MAX);
+    looked.of_subscriptions = listed.len();
     for subscription in listed.into_iter().take(SUBSCRIPTIONS_MAX) {
         if subscription.topics.is_empty() {
             found.push(outlived(&subscription));
@@ -93,6 +116,7 @@ async fn subscriptions(admin: &Admin) -> Result<Vec<Finding>, Failure> {
         // It may be gone by now.
         let described = admin.describe_subscription(&subscription.name, "", false);
         if let Ok((_, cursors)) = described.await {
+            found.extend(over_quota(&subscription, &cursors, refusing));
             found.extend(evicted(&subscription, &cursors));
         }
     }
@@ -139,14 +163,22 @@ fn evicted(subscription: &Subscription, cursors: &[Cursor]) -> Vec<Finding> {
     found.collect()
 }
 
-async fn partitions(admin: &Admin, topic: &str) -> Vec<Finding> {
+async fn partitions(
+    admin: &Admin,
+    topic: &str,
+    refusing: &mut Refusing,
+    looked: &mut Looked,
+) -> Vec<Finding> {
     // A topic may be gone by now; its successor is looked at the next time.
     let Ok(described) = admin.describe_topic(topic).await else {
         return Vec::new();
     };
     let mut found = Vec::new();
+    looked.partitions += described.partition.len();
     for partition in described.partition {
-        found.extend(backlog(topic, &partition));
+        if partition.backlog.as_ref().is_some_and(|kept| kept.refusing) {
+            refusing.insert((topic.to_owned(), partition.index));
+        }
         let why = match (&partition.fault, partition.high_watermark) {
             (Some(fault), _) => fault.to_string(),
             (None, Some(_)) => continue,

@@ -7,4 +7,4 @@ mod run;
 mod store;
 
 pub(crate) use run::{ProfileView, PromptView, run};
-pub(crate) use store::{Chosen, in_force};
+pub(crate) use store::{Chosen, in_force, names};

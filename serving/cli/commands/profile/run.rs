@@ -74,7 +74,11 @@ impl View for PromptView {
 /// There is no such profile, or the file cannot be read or written.
 pub(crate) fn run(session: Session<'_>, command: &ProfileCommand) -> Result<(), Stop> {
     let path = path_or_failure()?;
-    let mut profiles = read(&path)?;
+    let mut profiles = match command {
+        // Also a file that cannot be understood is edited: this is how it is corrected.
+        ProfileCommand::Edit => Profiles::default(),
+        _ => read(&path)?,
+    };
     match command {
         ProfileCommand::Create { name } => create(session, &path, profiles, name),
         ProfileCommand::Use { name } => switch(session, &path, profiles, name),
@@ -99,7 +103,7 @@ pub(crate) fn run(session: Session<'_>, command: &ProfileCommand) -> Result<(), 
             })?;
             session.output.one(&profiles.found(&name)?)
         }
-        ProfileCommand::Edit => edit(session, &path, &profiles),
+        ProfileCommand::Edit => edit(session, &path),
         ProfileCommand::Delete { name } => {
             let view = profiles.found(name)?;
             profiles.profile.remove(name);
@@ -219,7 +223,7 @@ fn leave(
 }
 
 /// Lets the user's editor work on a copy, which replaces the file only when it can be understood.
-fn edit(session: Session<'_>, path: &Path, profiles: &Profiles) -> Result<(), Stop> {
+fn edit(session: Session<'_>, path: &Path) -> Result<(), Stop> {
     let variable = |name| {
         std::env::var(name)
             .ok()
@@ -227,7 +231,7 @@ fn edit(session: Session<'_>, path: &Path, profiles: &Profiles) -> Result<(), St
     };
     let editor = variable("VISUAL").or_else(|| variable("EDITOR"));
     let editor = editor.unwrap_or_else(|| "vi".to_owned());
-    let text = std::fs::read_to_string(path).unwrap_or_else(|_| profiles.text());
+    let text = std::fs::read_to_string(path).unwrap_or_else(|_| Profiles::default().text());
     let copy = path.with_extension("edit.toml");
     write_text(&copy, &text)?;
     let failed = |why: String| {

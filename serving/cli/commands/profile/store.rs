@@ -63,6 +63,12 @@ pub(crate) fn in_force(named: Option<&str>) -> Result<Option<Chosen>, Failure> {
     read(&path)?.chosen(named)
 }
 
+/// Names of profiles; none where they cannot be read.
+pub(crate) fn names() -> Vec<String> {
+    let profiles = path().and_then(|path| read(&path).ok());
+    profiles.map_or_else(Vec::new, |profiles| profiles.profile.into_keys().collect())
+}
+
 /// Where the profiles are; `None` where the user has no home.
 pub(crate) fn path() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -206,7 +212,7 @@ fn wrong(path: &Path, why: &str) -> Failure {
     Failure::new(Code::Config, "the profiles cannot be understood")
         .why(why)
         .object(path.display())
-        .next("correct the file, or remove it")
+        .next("hulse profile edit corrects the file; a command that names --server HOST:PORT needs none")
 }
 
 fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Failure {

@@ -1,7 +1,7 @@
 //! Making a subscription, and changing what it keeps. A subscription may have many topics of its namespace, and what it keeps is said
 //! once for all of them: so each command says which these are, and lets no records of any go without a word.
 
-use hulse_sdk::{Admin, Cursor, NewSubscription, Subscription, SubscriptionChange};
+use hulse_sdk::{Admin, Cursor, NewSubscription, Start, Subscription, SubscriptionChange};
 
 use super::run::{described, failed, of_topic};
 use super::view::SubscriptionRow;
@@ -9,6 +9,7 @@ use crate::arguments::OfTopic;
 use crate::commands::confirm::confirm;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
+use crate::format::date_and_time;
 use crate::output::grouped;
 
 /// `hulse subs create`
@@ -21,7 +22,7 @@ pub(super) async fn create(
         topic: new.topic.clone(),
         subscription: new.name.clone(),
     };
-    let hold = new.hold;
+    let (hold, start) = (new.hold, new.start);
     let cannot = |error: hulse_sdk::Error| failed("cannot create the subscription", &of, &error);
     let name = of_topic(&of.topic, &of.subscription);
     let there = admin.find_subscription(&name, "").await.map_err(cannot)?;
@@ -33,10 +34,13 @@ pub(super) async fn create(
     // Somebody may have made it in between.
     agrees(&subscription, &of, hold)?;
     let row = SubscriptionRow::new(&subscription, &cursors);
+    let begins = begins(start, &of.topic, &cursors);
     let mut words = match (&there, created) {
-        (None, true) => format!("{} is created on {}", subscription.name, of.topic),
+        (None, true) => {
+            format!("{} is created on {}; {begins}", subscription.name, of.topic)
+        }
         (Some(there), true) => format!(
-            "{} exists already, on {}; now it is on {} too",
+            "{} exists already, on {}; now it is on {} too, where {begins}",
             subscription.name,
             topics(&there.topics),
             of.topic
@@ -54,6 +58,30 @@ pub(super) async fn create(
         ));
     }
     session.output.done(&row, &words)
+}
+
+/// Where a subscription begins on a topic, and what of it waits.
+fn begins(start: Start, topic: &str, cursors: &[Cursor]) -> String {
+    let full = |of: &Cursor| of.topic == topic || of.topic.ends_with(&format!("/{topic}"));
+    let states = cursors.iter().filter(|cursor| full(cursor));
+    let states = states.filter_map(|cursor| cursor.state.as_ref().ok());
+    let waiting: u64 = states.map(|state| state.backlog_records).sum();
+    let waiting = match waiting {
+        0 => "nothing waits for it yet".to_owned(),
+        1 => "1 record waits for it".to_owned(),
+        many => format!("{} records wait for it", grouped(many)),
+    };
+    match start {
+        Start::Earliest => format!("it begins at the start: {waiting}"),
+        Start::Latest => {
+            "it begins at the end: what is stored already is not for it (--from start)".to_owned()
+        }
+        Start::Offset(offset) => format!("it begins at offset {offset}: {waiting}"),
+        Start::Time(ms) => format!(
+            "it begins at the first record that carries {} or a later time, or at the end where none does: {waiting}",
+            date_and_time(ms)
+        ),
+    }
 }
 
 /// Refuses to make what is there already and keeps its records, where they shall not be kept.

@@ -7,6 +7,7 @@ use super::{directory, topic};
 use crate::arguments::Verify;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
+use crate::output::grouped;
 
 /// Runs it.
 ///
@@ -40,14 +41,19 @@ fn is_path(target: &str) -> bool {
 
 fn ended(session: Session<'_>, view: &VerifyView) -> Result<(), Stop> {
     if view.clean {
-        if view.kind == "topic" && view.numbered == Some(0) && view.records > Some(0) {
-            session.output.say(
-                "every offset is there; records carry no numbers, so nothing is known of what never arrived \
-                 (hulse produce --number)",
-            );
-        } else {
-            session.output.say("nothing is damaged or missing");
-        }
+        let up_to = view.up_to();
+        let unnumbered = view.records.zip(view.numbered);
+        let unnumbered = unnumbered.map_or(0, |(records, numbered)| records - numbered);
+        session.output.say(&match (unnumbered, view.numbered) {
+            (0, _) => format!("nothing is damaged or missing, {up_to}"),
+            (_, Some(0)) => format!(
+                "every offset is there, {up_to}; records carry no numbers, so nothing is known of what never arrived (hulse produce --number)"
+            ),
+            (count, _) => format!(
+                "nothing is damaged or missing, {up_to}; {} records carry no numbers, so nothing is known of what never arrived beside them",
+                grouped(count)
+            ),
+        });
         return Ok(());
     }
     let next = match view.kind.as_str() {

@@ -1,9 +1,11 @@
 //! A topic, read from its start: offsets without a gap, batches whose checksums hold, numbers that are all there.
 
+use std::collections::BTreeMap;
+
 use hulse_sdk::numbers::{NumberCheck, NumberFinding};
 use hulse_sdk::{Client, ErrorKind, Reader, Start};
 
-use super::view::VerifyView;
+use super::view::{ReadView, TrimmedView, VerifyView};
 use crate::commands::session::Session;
 use crate::failure::Failure;
 use crate::output::Progress;
@@ -20,7 +22,11 @@ pub(super) async fn verify(session: Session<'_>, topic: &str) -> Result<VerifyVi
         |error: hulse_sdk::Error| Failure::from_sdk("cannot verify the topic", topic, &error);
     let client = session.client()?;
     let mut check = NumberCheck::new();
-    let total = prepare(&client, topic, &mut check).await?;
+    let before = bounds(&client, topic).await?;
+    let total = before
+        .values()
+        .map(|(start, end)| end.saturating_sub(*start));
+    let total = total.sum();
     let reader = client
         .reader(topic)
         .start(Start::Earliest)
@@ -36,11 +42,13 @@ pub(super) async fn verify(session: Session<'_>, topic: &str) -> Result<VerifyVi
     };
     let mut progress = Progress::new(session.output, format!("reading {topic}"), Some(total));
     let mut records = 0;
+    let mut ends: BTreeMap<u32, u64> = BTreeMap::new();
     loop {
         match reader.next().await {
             Ok(None) => break,
             Ok(Some(record)) => {
                 records += 1;
+                ends.insert(record.partition, record.offset.0 + 1);
                 // What is wrong is in the report at the end.
                 let _ = check.check(&record);
                 progress.at(records);
@@ -57,12 +65,26 @@ pub(super) async fn verify(session: Session<'_>, topic: &str) -> Result<VerifyVi
         let target = view.target.clone();
         view.found("lost", target, words);
     }
+    // Logs may have been trimmed while they were read.
+    for (partition, (start, _)) in bounds(&client, topic).await? {
+        if start > 0 {
+            check.trimmed(partition);
+        }
+    }
+    view.read = before
+        .into_iter()
+        .map(|(partition, (start, end))| ReadView {
+            partition,
+            first_offset: start,
+            end_offset: ends.get(&partition).map_or(end, |read| end.max(*read)),
+        })
+        .collect();
     report(&check, &mut view);
     Ok(view)
 }
 
-/// Tells the check where logs were trimmed. Answers how many offsets there are to read.
-async fn prepare(client: &Client, topic: &str, check: &mut NumberCheck) -> Result<u64, Failure> {
+/// First offset of each partition, and the one behind its last.
+async fn bounds(client: &Client, topic: &str) -> Result<BTreeMap<u32, (u64, u64)>, Failure> {
     let failed =
         |error: hulse_sdk::Error| Failure::from_sdk("cannot verify the topic", topic, &error);
     let admin = client.admin();
@@ -71,18 +93,15 @@ async fn prepare(client: &Client, topic: &str, check: &mut NumberCheck) -> Resul
         .await
         .map_err(failed)?
         .partitions;
-    let mut total = 0;
+    let mut found = BTreeMap::new();
     for partition in 0..partitions {
         let bounds = admin
             .offsets(topic, partition, None)
             .await
             .map_err(failed)?;
-        total += bounds.end.0.saturating_sub(bounds.start.0);
-        if bounds.start.0 > 0 {
-            check.trimmed(partition);
-        }
+        found.insert(partition, (bounds.start.0, bounds.end.0));
     }
-    Ok(total)
+    Ok(found)
 }
 
 /// Damage and gaps are findings, after which reading goes on with what is left.
@@ -113,6 +132,16 @@ fn report(check: &NumberCheck, view: &mut VerifyView) {
     view.missing = Some(report.missing);
     view.duplicates = Some(report.duplicates);
     view.out_of_order = Some(report.out_of_order);
+    view.trimmed = report
+        .trimmed
+        .iter()
+        .map(|gone| TrimmedView {
+            producer: gone.producer.to_string(),
+            partition: gone.partition,
+            first: gone.numbers.start,
+            end: gone.numbers.end,
+        })
+        .collect();
     view.clean &= report.is_clean();
     for finding in &report.findings {
         let (kind, partition) = match finding {

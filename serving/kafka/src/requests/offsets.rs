@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hulse_proto::error::Fault;
-use hulse_proto::id::OwnerEpoch;
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::{OwnerEpoch, PartitionId};
 use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use kafka_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
@@ -80,11 +80,21 @@ async fn places(link: &Link, request: &Request, message: ListOffsetsRequest) -> 
         let topic = link.topic(&wanted.name, Uuid::nil(), until).await;
         let mut partitions = Vec::with_capacity(wanted.partitions.len());
         for partition in wanted.partitions {
-            let open = match twice.contains(&(number, partition.partition_index)) {
+            let index = partition.partition_index;
+            let open = match twice.contains(&(number, index)) {
                 true => Err(error_code::INVALID_REQUEST),
-                false => open(link, topic.as_ref(), partition.partition_index, until).await,
+                false => open(link, topic.as_ref(), index, until).await,
             };
-            partitions.push(one(link, request.version, open, &partition).await);
+            let row = match (&open, &topic) {
+                (Err(code), Ok(topic)) if *code == error_code::of_record(Reason::DataDamaged) => {
+                    start_of_damaged(link, topic, &partition).await
+                }
+                _ => None,
+            };
+            partitions.push(match row {
+                Some(row) => row,
+                None => one(link, request.version, open, &partition).await,
+            });
         }
         topics.push(
             ListOffsetsTopicResponse::default()
@@ -96,6 +106,29 @@ async fn places(link: &Link, request: &Request, message: ListOffsetsRequest) -> 
     let code = error_code::first_error(rows.map(|row| row.error_code));
     let response = ListOffsetsResponse::default().with_topics(topics);
     Outcome::message(request.asked(), &response).with_code(code)
+}
+
+/// Where the log of a partition begins that does not open because it is damaged. Clients ask again for ever when they are not told,
+/// and their applications hear nothing; with this they fetch there, and hear.
+async fn start_of_damaged(
+    link: &Link,
+    topic: &Topic,
+    wanted: &ListOffsetsPartition,
+) -> Option<ListOffsetsPartitionResponse> {
+    let partition = PartitionId {
+        topic: topic.id,
+        index: u32::try_from(wanted.partition_index).ok()?,
+    };
+    let fault = link.front().partitions().last_fault(partition)?;
+    let earliest = matches!(wanted.timestamp, EARLIEST | EARLIEST_LOCAL);
+    if fault.reason != Reason::DataDamaged || !earliest {
+        return None;
+    }
+    let start = link.front().partitions().log_start(partition).await;
+    let response = ListOffsetsPartitionResponse::default()
+        .with_partition_index(wanted.partition_index)
+        .with_timestamp(NOTHING);
+    Some(response.with_offset(wire::offset(start.ok()?)))
 }
 
 /// A place: offset, timestamp.

@@ -36,6 +36,41 @@ async fn place(client: &mut Client, topic: &str, time: i64) -> (i64, i64) {
     answers[0]
 }
 
+/// KAFKA_STORAGE_ERROR makes clients ask again without a word; after CORRUPT_MESSAGE in a fetch they tell their applications.
+#[tokio::test(start_paused = true)]
+async fn consumer_of_a_damaged_partition_is_led_to_where_it_hears_of_it() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    for time in 0..3 {
+        client
+            .produce("t", batch(Compression::None, &[(time, b"v")]))
+            .await;
+    }
+    let world = world.damaged("t").await;
+    let mut client = world.connect();
+    client.look_up("t").await;
+    for (time, code, offset) in [
+        (-2, error_code::NONE, 0),
+        (-4, error_code::NONE, 0),
+        (-1, error_code::KAFKA_STORAGE_ERROR, -1),
+        (7, error_code::KAFKA_STORAGE_ERROR, -1),
+    ] {
+        let partition = ListOffsetsPartition::default().with_timestamp(time);
+        let topic = ListOffsetsTopic::default()
+            .with_name(topic_name("t"))
+            .with_partitions(vec![partition]);
+        let request = ListOffsetsRequest::default()
+            .with_replica_id((-1).into())
+            .with_topics(vec![topic]);
+        let response = client.ask(10, &request).await;
+        let found = &response.topics[0].partitions[0];
+        assert_eq!((found.error_code, found.offset), (code, offset), "{time}");
+    }
+    let found = client.fetch("t", 0).await;
+    assert_eq!(found.error_code, error_code::CORRUPT_MESSAGE);
+}
+
 #[tokio::test(start_paused = true)]
 async fn times_of_single_records_find_the_first_that_is_not_older() {
     let world = World::new().await;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crc_fast::CrcAlgorithm;
 use hulse_proto::batch::{BatchBuilder, Compression, ProducerStamp, RecordRef, decode, split};
-use hulse_proto::id::ProducerId;
+use hulse_proto::id::{EntryId, ProducerId};
+use hulse_proto::ledger::LedgerKind;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
@@ -67,6 +68,20 @@ impl World {
     /// Another life of the same broker.
     pub(super) async fn restarted(self) -> Self {
         self.front.partitions().close_all().await;
+        Self::over(self.memory, |_| {}).await
+    }
+
+    /// Another life of the same broker, after the only ledger of this topic lost what it had in storage.
+    pub(super) async fn damaged(self, topic: &str) -> Self {
+        let topic = topic.parse().unwrap();
+        let topic = self.front.topics().hint(&topic).expect("it was used");
+        let partition = topic.partition_ids().next().unwrap();
+        let partitions = self.front.partitions();
+        let ledgers = partitions.ledgers(partition).await.unwrap();
+        let log = ledgers.iter().find(|view| view.kind == LedgerKind::Log);
+        partitions.close_all().await;
+        let ledger = log.expect("it has records").ledger;
+        self.memory.bookie.lose_tail(ledger, EntryId(0));
         Self::over(self.memory, |_| {}).await
     }
 

@@ -207,6 +207,17 @@ impl Admin {
         let attempt = |channel| call(stub(channel), request.clone());
         self.core.call(Repeat::WhenNotApplied, attempt).await
     }
+
+    /// As [`Admin::change`] for a change that may be made twice.
+    pub(super) async fn change_again<R, T, F, A>(&self, request: R, call: F) -> Result<T, Error>
+    where
+        R: Clone + Send + Sync,
+        F: Fn(AdminClient<Channel>, R) -> A + Send + Sync,
+        A: Future<Output = Result<Response<T>, Status>> + Send,
+    {
+        let attempt = |channel| call(stub(channel), request.clone());
+        self.core.call(Repeat::Always, attempt).await
+    }
 }
 
 fn stub(channel: Channel) -> AdminClient<Channel> {

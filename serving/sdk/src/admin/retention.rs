@@ -5,7 +5,9 @@ use std::time::Duration;
 use hulse_proto::error::Fault;
 use hulse_proto::id::Offset;
 use hulse_proto::time::TimestampMs;
+use hulse_proto::wire::v1::admin_client::AdminClient;
 use hulse_proto::wire::v1::{self, trim_point};
+use tonic::transport::Channel;
 
 use super::backlog::{BacklogAction, BacklogQuota};
 use super::handle::Admin;
@@ -76,8 +78,10 @@ pub struct UpdateEffect {
     pub removed_records: u64,
     /// Their bytes, about.
     pub removed_bytes: u64,
-    /// Full names of subscriptions, and how many records each loses that it has not acknowledged.
+    /// Full names of subscriptions, and how many records each loses that it has not acknowledged; of very many those that lose most.
     pub losses: Vec<(String, u64)>,
+    /// Subscriptions that are not in `losses`, and records that they lose together.
+    pub unlisted: (u64, u64),
 }
 
 impl UpdateEffect {
@@ -91,6 +95,7 @@ impl UpdateEffect {
             losses: losses
                 .map(|loss| (loss.subscription, loss.records))
                 .collect(),
+            unlisted: (wire.unlisted, wire.unlisted_records),
         }
     }
 }
@@ -231,11 +236,14 @@ impl Admin {
             backlog_action: change.backlog_action.map(BacklogAction::change_to_wire),
             dry_run,
         };
-        // Said twice it means the same.
-        let answer = self.ask(request, |mut admin, request| async move {
+        let call = |mut admin: AdminClient<Channel>, request| async move {
             admin.update_topic(request).await
-        });
-        answer.await
+        };
+        match dry_run {
+            true => self.ask(request, call).await,
+            // Said twice it means the same.
+            false => self.change_again(request, call).await,
+        }
     }
 
     /// Moves where the logs of partitions begin. What lies below is not served any more; storage comes back behind it. Each partition

@@ -22,7 +22,8 @@ pub struct NewSubscription {
     pub kind: SubscriptionType,
     /// Where it begins. Nothing is moved on a topic that it has already.
     pub start: Start,
-    /// Whether records are kept until they are acknowledged, whatever retention says.
+    /// Whether records are kept until they are acknowledged, whatever retention says. One that is there already is not changed: what it
+    /// holds it goes on holding, and where this is false that is refused.
     pub hold: bool,
 }
 

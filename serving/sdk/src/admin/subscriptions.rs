@@ -26,7 +26,7 @@ impl Admin {
     /// it was made or the topic was added; false: it was there.
     ///
     /// # Errors
-    /// SUBSCRIPTION_EXISTS: with another type. TOPIC_NOT_FOUND, INVALID_NAME, ….
+    /// SUBSCRIPTION_EXISTS: with another type, or it holds records where `hold` is false. TOPIC_NOT_FOUND, INVALID_NAME, ….
     pub async fn create_subscription(
         &self,
         new: NewSubscription,
@@ -37,7 +37,8 @@ impl Admin {
             r#type: new.kind.to_wire() as i32,
             start: Some(start_at(new.start)),
             policies: Some(v1::SubscriptionPolicies {
-                hold: Some(new.hold),
+                // Unsaid it is true for one that is made, and one that is there stays as it is.
+                hold: (!new.hold).then_some(false),
             }),
         };
         let answer =
@@ -93,10 +94,9 @@ impl Admin {
                 page_token,
                 page_size: 0,
             };
-            let answer =
-                self.subscriptions(Repeat::Always, request, |mut client, request| async move {
-                    client.list(request).await
-                });
+            let answer = self.asked(request, |mut client, request| async move {
+                client.list(request).await
+            });
             let page = answer.await?;
             for subscription in page.subscriptions {
                 subscriptions.push(Subscription::from_wire(Some(subscription))?);
@@ -125,10 +125,9 @@ impl Admin {
             acked_ranges,
             without_cursors: false,
         };
-        let answer =
-            self.subscriptions(Repeat::Always, request, |mut client, request| async move {
-                client.describe(request).await
-            });
+        let answer = self.asked(request, |mut client, request| async move {
+            client.describe(request).await
+        });
         let answer = answer.await?;
         let cursors = answer.cursors.into_iter().map(Cursor::from_wire);
         Ok((
@@ -153,10 +152,9 @@ impl Admin {
             acked_ranges: false,
             without_cursors: true,
         };
-        let answer =
-            self.subscriptions(Repeat::Always, request, |mut client, request| async move {
-                client.describe(request).await
-            });
+        let answer = self.asked(request, |mut client, request| async move {
+            client.describe(request).await
+        });
         match answer.await {
             Ok(answer) => Subscription::from_wire(answer.subscription).map(Some),
             Err(error) if error.reason() == Some(Reason::SubscriptionNotFound) => Ok(None),
@@ -257,6 +255,17 @@ impl Admin {
             |mut client, request| async move { client.delete(request).await },
         );
         answer.await.map(drop)
+    }
+
+    /// As [`Admin::subscriptions`]; a question applies nothing, whatever became of it.
+    async fn asked<R, T, F, A>(&self, request: R, call: F) -> Result<T, Error>
+    where
+        R: Clone + Send + Sync,
+        F: Fn(SubscriptionsClient<Channel>, R) -> A + Send + Sync,
+        A: Future<Output = Result<Response<T>, Status>> + Send,
+    {
+        let answer = self.subscriptions(Repeat::Always, request, call).await;
+        answer.map_err(|error| error.with_possibly_written(false))
     }
 
     async fn subscriptions<R, T, F, A>(

@@ -337,6 +337,9 @@ impl Inner {
                 message,
                 ..
             } => warn!(partition, message, "deliveries are held up"),
+            ConsumerNote::Evicted { partition, base } => {
+                warn!(partition, %base, "backlog quota: records below that were not acknowledged are lost to the subscription");
+            }
             _ => {}
         }
         note

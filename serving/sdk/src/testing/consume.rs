@@ -300,6 +300,7 @@ impl Session {
             state_epoch,
             base,
             fault: None,
+            evicted: false,
         }))
         .await
     }

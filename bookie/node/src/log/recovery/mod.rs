@@ -6,6 +6,8 @@
 //! declares void and no record removed, was taken away: damage, since each file is durable in the directory before the next one is
 //! made. Nothing is changed on the disk here; the writer makes the decision durable in a new file before it removes anything.
 //!
+//! A hole whose records all tell what they were, and in which only payload rotted, is none ([`RottenEntry`]).
+//!
 //! The bodies of sealed files are not read: damage in them shows when they are read or scrubbed (E2), and the index does not forget
 //! what they hold. Compacted files stand outside the order of groups; each is complete by itself.
 
@@ -14,9 +16,11 @@ mod head;
 mod open;
 mod pass;
 mod recovered;
+mod rotten;
 mod slots;
 
 pub use error::LogError;
 pub use head::read_head;
 pub use recovered::{Recovered, Replay, SealedOnDisk, Unsealed, recover};
+pub use rotten::RottenEntry;
 pub use slots::slots_again;

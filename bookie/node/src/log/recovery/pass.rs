@@ -8,11 +8,12 @@ use hulse_proto::mutant::{Mutant, Mutation};
 use super::error::LogError;
 use super::open::LogFile;
 use super::recovered::{Recovered, Replay, Unsealed};
-use crate::index::{IdRanges, Location};
+use super::rotten::{location_of, rotten_entries};
+use crate::index::IdRanges;
 use crate::log::files::FileTable;
 use crate::log::footer::Footer;
 use crate::log::footer_builder::FooterBuilder;
-use crate::log::format::{BLOCK_BYTES, GROUP_HEADER_BYTES, GroupHeader, LogPosition, name_of};
+use crate::log::format::{BLOCK_BYTES, GroupHeader, LogPosition, name_of};
 use crate::log::record::{DamagedRange, Record, RecordError, Records};
 use crate::log::scan::{Evidence, FileScan};
 
@@ -38,6 +39,8 @@ enum Hole {
     Torn,
     /// Damage, up to the group at this offset.
     Until(u64),
+    /// None: the group told what it held. It ends at this offset.
+    Told(u64),
     /// Damage, and no group of this file behind it.
     ToTheEnd,
 }
@@ -73,6 +76,7 @@ impl<'a> Pass<'a> {
                 next_sequence: 0,
                 next_file: 0,
                 damage: Vec::new(),
+                rotten: Vec::new(),
                 void: Vec::new(),
                 unwanted: Vec::new(),
                 tail: None,
@@ -291,6 +295,13 @@ impl<'a> Pass<'a> {
             match self.hole(id, scan, at, later)? {
                 Hole::Torn => return Ok(Some(at)),
                 Hole::Until(next) => at = next,
+                Hole::Told(end) => {
+                    at = end;
+                    self.out.end = LogPosition {
+                        file: id,
+                        offset: end,
+                    };
+                }
                 Hole::ToTheEnd => {
                     self.damaged_to_end(id, at, limit);
                     return Ok(None);
@@ -326,6 +337,9 @@ impl<'a> Pass<'a> {
         if trusting || !self.proof(hole, Some((&mut *scan, at, id)))? {
             return Ok(Hole::Torn);
         }
+        if let Some(end) = self.rotten(id, scan, at)? {
+            return Ok(Hole::Told(end));
+        }
         let from = if later { at } else { at + BLOCK_BYTES as u64 };
         let Some(next) = scan.next_group(from, self.out.next_sequence)? else {
             return Ok(Hole::ToTheEnd);
@@ -335,6 +349,22 @@ impl<'a> Pass<'a> {
         self.out.next_sequence = next.sequence;
         self.resync = false;
         Ok(Hole::Until(next.offset))
+    }
+
+    /// Takes over the group at `at`, which was durable, if only payload in it rotted; its end.
+    fn rotten(&mut self, id: u64, scan: &mut FileScan, at: u64) -> Result<Option<u64>, LogError> {
+        let Some((header, body)) = scan.body_at(at)? else {
+            return Ok(None);
+        };
+        if self.resync || header.sequence != self.out.next_sequence {
+            return Ok(None);
+        }
+        let Some(rotten) = rotten_entries(id, &header, body) else {
+            return Ok(None);
+        };
+        self.out.rotten.extend(rotten);
+        self.group(id, &header, body)?;
+        Ok(Some(at + header.padded_bytes()))
     }
 
     fn in_sequence(&mut self, header: &GroupHeader) -> bool {
@@ -369,12 +399,7 @@ impl<'a> Pass<'a> {
                     break;
                 }
             };
-            let offset = header.offset + (GROUP_HEADER_BYTES + record.at) as u64;
-            let location = Location {
-                file: id as u32,
-                offset: offset as u32,
-                bytes: record.bytes as u32,
-            };
+            let location = location_of(id, header, &record);
             self.note_removal(&record.record);
             self.replay.apply(&record.record, location);
             if let Some(footer) = self.footers.get_mut(&id) {

@@ -8,6 +8,7 @@ use hulse_proto::mutant::Mutation;
 use super::error::LogError;
 use super::open::{LogFile, open_files, read_seals};
 use super::pass::Pass;
+use super::rotten::RottenEntry;
 use crate::disk::{Disk, DiskError, DiskFile};
 use crate::index::Location;
 use crate::log::files::{FileTable, SlotTable};
@@ -70,6 +71,8 @@ pub struct Recovered {
     pub next_file: u64,
     /// Every damaged range, new and known.
     pub damage: Vec<DamagedRange>,
+    /// Entries of files without a footer of which the payload is wrong; each stands in the index all the same.
+    pub rotten: Vec<RottenEntry>,
     /// Log files of which nothing counts.
     pub void: Vec<u64>,
     /// Names of other files that are to go: removed ones, and footers of what is gone.

@@ -44,6 +44,8 @@ pub(super) async fn attach(
     let new = NewSubscription {
         kind,
         hold: hold.unwrap_or(true),
+        // Who set it anew meant those that consume already, too.
+        insists_on_hold: false,
         start,
     };
     let (subscription, _) = front.subscribe(&name, &topic, new).await?;

@@ -37,8 +37,8 @@ impl Lane {
                 acks_to,
             }));
         }
-        let moved = begin.is_some_and(|begin| begin.cause == Cause::Moved);
-        if moved && self.progress.told_active {
+        let cause = begin.map_or(Cause::Activated, |begin| begin.cause);
+        if cause != Cause::Activated && self.progress.told_active {
             let seek_id = begin.map_or(0, |begin| begin.seek_id);
             let before = std::mem::replace(&mut self.progress.seek_id, seek_id);
             return Some(consume_down::Item::SeekDone(v1::SeekDone {
@@ -47,6 +47,7 @@ impl Lane {
                 state_epoch,
                 base,
                 fault: None,
+                evicted: cause == Cause::Evicted,
             }));
         }
         if begin.is_none() && !self.progress.told_active {

@@ -31,10 +31,11 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
             let name = front.subscription_name(&request.subscription, Some(&topic))?;
             front.allow(Action::Create, Resource::Subscription(&name))?;
             front.allow(Action::Consume, Resource::Topic(&topic))?;
-            let policies = request.policies.as_ref();
+            let hold = request.policies.as_ref().and_then(|policies| policies.hold);
             let new = NewSubscription {
                 kind: SubscriptionKind::from_wire(request.r#type)?,
-                hold: policies.and_then(|policies| policies.hold).unwrap_or(true),
+                hold: hold.unwrap_or(true),
+                insists_on_hold: hold.is_some(),
                 start: StartPoint::from_wire(request.start.as_ref())?,
             };
             let topic = front.topics.resolve(&topic, false).await?;

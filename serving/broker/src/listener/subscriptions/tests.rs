@@ -42,6 +42,7 @@ impl World {
         let new = NewSubscription {
             kind: SubscriptionKind::Exclusive,
             hold: true,
+            insists_on_hold: false,
             start,
         };
         let made = self.front.subscribe(&name(), &self.topic, new).await;
@@ -118,6 +119,7 @@ async fn late_request_for_a_topic_that_left_and_came_again_does_not_say_where_it
     let new = NewSubscription {
         kind: SubscriptionKind::Exclusive,
         hold: true,
+        insists_on_hold: false,
         start: StartPoint::Latest,
     };
     world.front.subscribe(&name(), &two, new).await.unwrap();

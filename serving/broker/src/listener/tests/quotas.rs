@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hulse_proto::time::WallClock;
 use hulse_proto::wire::v1;
+use hulse_proto::wire::v1::consume_down::Item;
 use tokio::time::{Instant, sleep};
 
 use super::consumer::{Consumer, at, attach, create, cursor, earliest, offsets, store};
@@ -165,6 +166,39 @@ async fn evicted_records_are_passed_over_for_good_and_counted() {
     assert_eq!(offsets(&consumer.delivery().await)[0], slow.base);
     let next = world.killed().await;
     assert_eq!(cursor(&next, "slow").await.base, slow.base);
+}
+
+/// What comes is not where it stood before, and nobody asked for that.
+#[tokio::test]
+async fn consumer_whose_records_are_given_up_is_told_so() {
+    let world = World::new().await;
+    let topic = limited(&world, Some(5_000), None, v1::BacklogAction::Evict).await;
+    create(&world, "t", "slow", Some(earliest())).await.unwrap();
+    let mut consumer = Consumer::open(&world).await;
+    consumer.attached(attach(&topic, "slow")).await;
+    for _ in 0..10 {
+        store(&world, &topic, 100).await;
+    }
+    let done = loop {
+        if let Item::SeekDone(done) = consumer.next().await {
+            break done;
+        }
+    };
+    assert!(done.evicted && done.base > 0, "{done:?}");
+    assert_eq!((done.seek_id, done.fault), (0, None));
+    let seek = v1::SeekSubscriptionRequest {
+        subscription: "slow".to_owned(),
+        topic: "t".to_owned(),
+        to: Some(at(v1::start_at::At::Latest(true))),
+        ..Default::default()
+    };
+    world.subscriptions().seek(seek).await.unwrap();
+    let done = loop {
+        if let Item::SeekDone(done) = consumer.next().await {
+            break done;
+        }
+    };
+    assert!(!done.evicted, "an order is no eviction: {done:?}");
 }
 
 #[tokio::test]

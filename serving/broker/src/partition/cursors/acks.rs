@@ -20,11 +20,22 @@ impl<T> CursorCore<T> {
         let seat = seat.and_then(|id| self.seats.get_mut(id));
         let entry = seat.and_then(|seat| seat.consumers.get_mut(&consumer));
         if let Some(entry) = entry.filter(|entry| entry.began == turn) {
+            let (known, ahead) = (entry.sent_to, entry.ahead_to);
             entry.sent_to = entry.sent_to.max(to);
             entry.sent_records = entry.sent_records.max(records);
+            self.count_late(consumer, known, ahead);
             if self.mutation.is(Mutant::CursorAtSent) {
                 self.read_to(consumer, to);
             }
+        }
+    }
+
+    /// What was acked or trimmed before it was known to have been sent, beyond `known`, was not counted right then.
+    fn count_late(&mut self, consumer: ConsumerId, known: Offset, ahead: Offset) {
+        let id = self.consumers.get(&consumer).copied();
+        let found = id.and_then(|id| Some((id, self.accepted.get(id)?.base)));
+        if let Some((id, _)) = found.filter(|(_, base)| ahead.max(*base) > known) {
+            self.recount(id);
         }
     }
 
@@ -83,6 +94,9 @@ impl<T> CursorCore<T> {
             let (status, new) = self.ack_range(id, command, *range);
             statuses.push(status);
             released += new;
+            if status == AckStatus::Ok {
+                self.note_ahead(id, range.end);
+            }
         }
         if released > 0 {
             self.gathered(now, false);
@@ -102,6 +116,13 @@ impl<T> CursorCore<T> {
             self.settle(id, ticket, answer, now);
         } else {
             self.answers.push((ticket, Ok(answer)));
+        }
+    }
+
+    fn note_ahead(&mut self, id: SubscriptionId, end: Offset) {
+        let active = self.seats.get_mut(&id).and_then(|seat| seat.active_mut());
+        if let Some(active) = active.filter(|active| end > active.sent_to) {
+            active.ahead_to = active.ahead_to.max(end);
         }
     }
 

@@ -231,7 +231,7 @@ impl<T> CursorCore<T> {
         let seat = self.seats.entry(id).or_insert_with(|| {
             let mut seat = Seat::default();
             if moving {
-                seat.begin_move();
+                seat.begin_move(false);
             }
             seat
         });
@@ -252,6 +252,7 @@ impl<T> CursorCore<T> {
             began: 0,
             sent_to: Offset(0),
             sent_records: 0,
+            ahead_to: Offset(0),
             handed: new.handed,
             acks_to: Offset(0),
             began_epoch: 0,
@@ -404,7 +405,7 @@ impl<T> CursorCore<T> {
         self.gathering.move_to(id, goal, state_epoch);
         let new_base = self.accepted.get(id).map_or(to, |cursor| cursor.base);
         if let Some(seat) = self.seats.get_mut(&id) {
-            seat.begin_move();
+            seat.begin_move(command.evicts);
         }
         self.look_crowded(id);
         let answer = CursorAnswer::Moved(Moved {

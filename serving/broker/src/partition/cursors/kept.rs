@@ -4,6 +4,7 @@
 //! it. A trim that is decided is carried out, however long metadata are silent: a cursor that is made, or moved, behind it begins above it.
 
 use hulse_proto::id::Offset;
+use hulse_proto::mutant::Mutant;
 use hulse_proto::time::TimestampMs;
 
 use super::core::CursorCore;
@@ -28,12 +29,17 @@ impl Kept {
 impl<T> CursorCore<T> {
     /// Retention stops here, for what was taken and is not durable yet; for what is, the state of the partition says more.
     pub(crate) fn held_from(&self) -> Option<Offset> {
-        self.accepted.held_from()
+        match self.mutation.is(Mutant::TrimPastNewCursor) {
+            true => None,
+            false => self.accepted.held_from(),
+        }
     }
 
     /// Everything below `to` is to go, and that is not taken back.
     pub(crate) fn trim_decided(&mut self, to: Offset) {
-        self.kept.decided = self.kept.decided.max(to);
+        if !self.mutation.is(Mutant::CursorBelowTrim) {
+            self.kept.decided = self.kept.decided.max(to);
+        }
     }
 
     /// The log begins at `log_start`: nothing below it will ever be delivered, so bases pass over it. The caller has said before how far

@@ -70,6 +70,8 @@ pub enum Cause {
     Activated,
     /// The cursor was moved.
     Moved,
+    /// It was moved over records that the backlog quota of the topic took from it.
+    Evicted,
 }
 
 /// What kind of ack.
@@ -121,6 +123,8 @@ pub(crate) struct MoveCommand {
     pub(crate) goal: CursorMove,
     /// The consumer that asks, and its number of the seek.
     pub(crate) by: Option<(ConsumerId, u64)>,
+    /// It keeps more than the backlog quota lets it.
+    pub(crate) evicts: bool,
 }
 
 /// An ack that is durable, as far as it was taken.

@@ -25,6 +25,8 @@ pub(super) struct Consumer {
     pub(super) sent_to: Offset,
     /// … and how many, by its lane's count.
     pub(super) sent_records: u64,
+    /// Up to where it acked what it was not known to have been sent in that turn.
+    pub(super) ahead_to: Offset,
     /// What it was given before it attached, until it becomes active.
     pub(super) handed: Option<Handed>,
     /// It may ack below without having been sent it in this turn.
@@ -85,6 +87,8 @@ pub(super) struct Seat {
     yields_at: Option<TimestampMs>,
     /// The cursor is being moved.
     moving: bool,
+    /// The backlog quota did it.
+    evicted: bool,
 }
 
 impl Seat {
@@ -180,8 +184,9 @@ impl Seat {
     }
 
     /// The cursor is being moved: nothing is delivered from where it was.
-    pub(super) fn begin_move(&mut self) {
+    pub(super) fn begin_move(&mut self, evicts: bool) {
         self.moving = true;
+        self.evicted |= evicts;
         if self.yields_at.is_none()
             && let Some(active) = self.active_mut()
         {
@@ -192,8 +197,12 @@ impl Seat {
     /// The cursor stands where it was moved to.
     pub(super) fn end_move(&mut self, cursor: &Cursor) {
         self.moving = false;
+        let cause = match std::mem::take(&mut self.evicted) {
+            true => Cause::Evicted,
+            false => Cause::Moved,
+        };
         if self.yields_at.is_none() {
-            self.show_active(cursor, Cause::Moved, Offset(0));
+            self.show_active(cursor, cause, Offset(0));
         }
     }
 
@@ -213,6 +222,7 @@ impl Seat {
         active.acks_to = cursor.base.max(kept).max(handed);
         active.sent_to = cursor.base;
         active.sent_records = 0;
+        active.ahead_to = Offset(0);
         active.began_epoch = cursor.state_epoch;
         active.view.passed = 0;
         let begin = Begin {

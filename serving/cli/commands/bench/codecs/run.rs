@@ -130,6 +130,7 @@ fn line(figures: &Figures, packed: &pack::Packed, rounds: &[Sent]) -> CodecView 
     let seconds = middle.seconds.max(1e-9);
     CodecView {
         codec: figures.codec,
+        ours: figures.ours,
         ratio: packed.ratio,
         client_megabytes_per_second: packed.bytes_per_second / 1e6,
         records_per_second: middle.rate(),

@@ -22,6 +22,7 @@ pub(crate) struct CodecsView {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct CodecView {
     pub(super) codec: &'static str,
+    pub(super) ours: bool,
     pub(super) ratio: f64,
     pub(super) client_megabytes_per_second: f64,
     pub(super) records_per_second: f64,
@@ -64,10 +65,16 @@ impl CodecsView {
             return (self, String::new());
         };
         let (limit, sentence) = words(verdict.limit, local);
-        let told = format!(
+        let mut told = format!(
             "limit: {sentence}\ntake:  {}, because {}",
             verdict.take, verdict.why
         );
+        if verdict.take != "none" {
+            told.push_str(&format!(
+                "\nuse:   hulse produce TOPIC --compression {}",
+                verdict.take
+            ));
+        }
         self.limit = limit;
         self.take = verdict.take;
         self.why = verdict.why;
@@ -82,6 +89,10 @@ impl View for CodecsView {
         Field::integer("sample_records", "that were read of it"),
         Field::integer("sample_bytes", "their keys and values"),
         Field::text("codec[].codec", "none, lz4, zstd, gzip or snappy"),
+        Field::boolean(
+            "codec[].ours",
+            "hulse produce --compression and the SDK take it; Kafka's clients take all, and every client reads all",
+        ),
         Field::number("codec[].ratio", "keys and values per byte sent"),
         Field::number(
             "codec[].client_megabytes_per_second",
@@ -126,6 +137,7 @@ impl View for CodecsView {
             "MB/S",
             "WIRE MB/S",
             "CLIENT BUSY",
+            "SENT BY",
         ];
         let mut table = Table::new(&headings);
         for codec in rows.iter().flat_map(|row| &row.codec) {
@@ -138,6 +150,11 @@ impl View for CodecsView {
                 format!("{:.1}", codec.megabytes_per_second),
                 format!("{:.1}", codec.wire_megabytes_per_second),
                 format!("{:.0}%", codec.client_busy * 100.0),
+                match codec.ours {
+                    true => "hulse, Kafka's clients",
+                    false => "Kafka's clients",
+                }
+                .to_owned(),
             ]);
         }
         table.render()

@@ -92,6 +92,14 @@ pub(in crate::commands::verify) fn verify(
     view.files = Some(files.len() as u64);
     view.groups = Some(bodies().map(|body| body.groups).sum());
     view.entries = Some(bodies().map(|body| body.entries).sum());
+    let written = |file: &&Surveyed| {
+        let body = file.body.as_ref();
+        file.kind == FileKind::Log && body.is_some_and(|body| body.groups > 0)
+    };
+    if let Some(last) = files.values().rev().find(written) {
+        view.last_file = Some(last.name.clone());
+        view.last_byte = last.body.as_ref().map(|body| body.end);
+    }
     view.bytes = bodies().map(|body| body.bytes).sum();
     Ok(view)
 }

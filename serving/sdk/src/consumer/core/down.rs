@@ -42,7 +42,15 @@ impl ConsumerCore {
                 });
             }
             Down::SeekDone(done) => {
-                self.with_lane_of(id, done.lane, |lane, out| lane.seek_done(&done, out));
+                self.with_lane_of(id, done.lane, |lane, out| {
+                    lane.seek_done(&done, out);
+                    if done.evicted {
+                        out.note(ConsumerNote::Evicted {
+                            partition: lane.partition,
+                            base: Offset(done.base),
+                        });
+                    }
+                });
             }
             Down::Detached(detached) => self.on_detached(id, detached, now),
             Down::Moved(moved) => {

@@ -82,6 +82,14 @@ pub enum ConsumerNote {
         /// The broker's words.
         message: String,
     },
+    /// The subscription kept more than the backlog quota of its topic lets it, and lost its oldest records that were not acknowledged.
+    /// Told right behind the [`ConsumerNote::Moved`] that it is the reason of.
+    Evicted {
+        /// Index of the partition.
+        partition: u32,
+        /// Records below are lost to it.
+        base: Offset,
+    },
     /// The cursor was moved, by this consumer or by somebody else: what was handed out before is void.
     Moved {
         /// Index of the partition.

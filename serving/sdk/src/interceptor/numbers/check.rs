@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 use super::super::hooks::{Interceptor, Refusal};
-use super::finding::{NumberFinding, NumberReport, Place, SeenNumber};
+use super::finding::{NumberFinding, NumberReport, Place, SeenNumber, TrimmedNumbers};
 use super::stamp::StampedNumber;
 use crate::reader::ReadRecord;
 
@@ -131,11 +131,20 @@ impl NumberCheck {
             ..self.counts.clone()
         };
         for (key, stream) in &self.streams {
-            let trimmed = stream.runs.first_key_value().is_some_and(|(_, run)| {
+            let first = stream.runs.first_key_value().filter(|(_, run)| {
                 let arrived_in = run.place.map_or(key.1, |place| place.partition);
                 self.trimmed.contains(&arrived_in)
             });
-            stream.missing(*key, trimmed, &mut report);
+            stream.missing(*key, first.is_some(), &mut report);
+            if let Some((first, _)) = first.filter(|(first, _)| **first > 0)
+                && report.trimmed.len() < FINDINGS_MAX
+            {
+                report.trimmed.push(TrimmedNumbers {
+                    producer: key.0,
+                    partition: key.1,
+                    numbers: 0..*first,
+                });
+            }
         }
         report
     }

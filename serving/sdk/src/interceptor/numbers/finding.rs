@@ -23,6 +23,19 @@ pub struct SeenNumber {
     pub place: Option<Place>,
 }
 
+/// Numbers of a stream in front of the first that arrived, in a partition whose oldest records are gone: they went with those, and
+/// whether each of them had ever been stored cannot be told any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TrimmedNumbers {
+    /// Who sent them.
+    pub producer: Uuid,
+    /// Where to.
+    pub partition: u32,
+    /// Which: from 0 to the first that arrived.
+    pub numbers: Range<u64>,
+}
+
 /// One thing that is not as it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -160,6 +173,8 @@ pub struct NumberReport {
     pub malformed: u64,
     /// The findings, one per range of missing numbers and one per record otherwise; at most 1,000, the counts above are exact.
     pub findings: Vec<NumberFinding>,
+    /// Streams whose first numbers a trimmed log does not have any more; at most 1,000.
+    pub trimmed: Vec<TrimmedNumbers>,
     /// False: there were so many streams or holes that some were not looked at any more.
     pub complete: bool,
 }

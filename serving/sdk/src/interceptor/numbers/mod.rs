@@ -15,5 +15,5 @@ mod stamp;
 mod tests;
 
 pub use check::{NumberCheck, NumberChecker};
-pub use finding::{NumberFinding, NumberReport, Place, SeenNumber};
+pub use finding::{NumberFinding, NumberReport, Place, SeenNumber, TrimmedNumbers};
 pub use stamp::{NUMBER_HEADER, NumberStamper, StampedNumber};

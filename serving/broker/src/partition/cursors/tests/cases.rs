@@ -223,6 +223,7 @@ fn skip_keeps_what_is_acked_behind_it() {
             keep_acked: true,
         },
         by: None,
+        evicts: false,
     };
     world.core.move_to(command, 1_000, world.now);
     world.write();

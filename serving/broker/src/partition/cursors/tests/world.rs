@@ -173,6 +173,7 @@ impl World {
                 keep_acked: false,
             },
             by,
+            evicts: false,
         };
         let ticket = self.ticket();
         self.core.move_to(command, ticket, self.now);

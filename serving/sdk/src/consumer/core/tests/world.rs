@@ -231,6 +231,7 @@ impl World {
                     state_epoch: stored.state_epoch,
                     base: 0,
                     fault: None,
+                    evicted: false,
                 }));
             }
             other => panic!("{other:?} is not expected"),
