@@ -28,6 +28,9 @@ mod rolling;
 mod room_tests;
 mod shown;
 mod snapshots;
+mod stopping;
+#[cfg(test)]
+mod stopping_tests;
 mod takeover;
 mod task;
 #[cfg(test)]

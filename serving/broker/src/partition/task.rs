@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bookie_client::{AppendError, Appended, LedgerWriter};
-use bookie_metadata::{Compare, Txn};
+use bookie_metadata::Compare;
 use hulse_proto::entry::NewEntry;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId};
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::core::{Effect, PartitionCore};
-use super::cursors::{CursorCore, CursorTask, refuse_late};
+use super::cursors::{CursorCore, CursorTask};
 use super::handle::{
     Command, CommandInbox, Commands, PartitionHandle, ProduceCommand, Produced, Shared,
 };
@@ -26,6 +26,7 @@ use super::ledgers::{News, next_append};
 use super::resting::rest_or_go_on;
 use super::shown::{EndedOnDrop, Shown};
 use super::snapshots::{SnapshotError, StateWriter};
+use super::stopping::{End, Stopping};
 use super::takeover::{Collaborators, Taken};
 use super::trimming::{Trimming, Wanted};
 use crate::IngressPermit;
@@ -93,6 +94,8 @@ pub(crate) struct Task {
     pub(super) snapshot_failing: bool,
     pub(super) trimming: Trimming,
     pub(super) cursors: CursorTask,
+    /// It was told to stop.
+    pub(super) stopping: Option<Stopping>,
 }
 
 /// Starts serving a taken partition.
@@ -147,6 +150,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         // An earlier owner may have left something to do.
         trimming: Trimming::default(),
         cursors,
+        stopping: None,
     };
     start(Box::new(task), inbox);
     handle
@@ -160,23 +164,11 @@ pub(super) fn start(task: Box<Task>, inbox: CommandInbox) {
     runtime.spawn(task.run(inbox, ends));
 }
 
-/// Why the loop ended.
-struct End {
-    why: Fault,
-    done: Option<oneshot::Sender<()>>,
-}
-
 /// What came of a time at work.
 enum Work {
     Over(End),
     /// There is nothing to do.
     Idle,
-}
-
-impl End {
-    fn of_itself(why: Fault) -> Work {
-        Work::Over(Self { why, done: None })
-    }
 }
 
 impl Task {
@@ -191,40 +183,6 @@ impl Task {
         }
     }
 
-    /// Everyone who waits, or comes late, hears why.
-    async fn end(
-        mut self: Box<Self>,
-        end: End,
-        mut inbox: CommandInbox,
-        mut commands: VecDeque<Command>,
-    ) {
-        if end.done.is_none() && end.why.reason != Reason::ShuttingDown {
-            let why = &end.why;
-            tracing::warn!(partition = %self.name, %why, "partition ends by itself; the next request takes it over again");
-        }
-        self.shown.end(end.why.clone());
-        self.core.fail(end.why.clone());
-        self.answer_all();
-        self.fail_cursors(&end.why);
-        inbox.close();
-        inbox.take(&mut commands);
-        for command in commands {
-            match command {
-                Command::Produce(produce) => {
-                    self.take(produce);
-                    self.answer_all();
-                }
-                Command::Cursors(command) => refuse_late(command, &end.why),
-                _ => {}
-            }
-        }
-        if let Some(done) = end.done {
-            Box::pin(self.close_ledgers()).await;
-            // Nobody waits any more: fine.
-            let _ = done.send(());
-        }
-    }
-
     async fn serve(&mut self, inbox: &mut CommandInbox, commands: &mut VecDeque<Command>) -> Work {
         let mut due = Instant::now();
         let mut tick = tokio::time::interval(LINGER);
@@ -234,21 +192,21 @@ impl Task {
                 biased;
                 Some(appended) = next_append(&mut self.appends), if !self.appends.is_empty() => {
                     if let Err(why) = self.appended(appended) {
-                        return End::of_itself(why);
+                        return Work::Over(self.over(why));
                     }
                 }
                 (chain, result) = maybe(&mut self.ledger_work) => {
                     self.ledger_work = None;
                     self.chain = Some(chain);
                     if let Err(why) = Box::pin(self.ledger_arrived(result)).await {
-                        return End::of_itself(why);
+                        return Work::Over(self.over(why));
                     }
                 }
                 (chain, result) = maybe(&mut self.trimming.work) => {
                     self.trimming.work = None;
                     self.chain = Some(chain);
                     if let Err(why) = self.trimmed(result) {
-                        return End::of_itself(why);
+                        return Work::Over(self.over(why));
                     }
                 }
                 () = maybe(&mut self.until_full), if self.chain.is_some() => {
@@ -264,31 +222,32 @@ impl Task {
                     self.snapshot_work = None;
                     self.state_writer_returned(writer);
                     if let Err(why) = self.snapshot_ended(result) {
-                        return End::of_itself(why);
+                        return Work::Over(self.over(why));
                     }
                 }
                 (writer, result) = maybe(&mut self.cursors.work) => {
                     self.cursors.work = None;
                     self.state_writer_returned(writer);
                     if let Err(why) = self.delta_ended(result) {
-                        return End::of_itself(why);
+                        return Work::Over(self.over(why));
                     }
                 }
                 () = maybe(&mut self.cursors.until) => {
                     self.cursors.until = None;
                     self.tick_cursors();
                 }
-                there = next_commands(inbox, commands) => match there {
-                    false => return End::of_itself(let_go()),
-                    true => if let Some(end) = self.commands(commands).await {
-                        return Work::Over(end);
-                    }
+                there = next_commands(inbox, commands), if self.stopping.is_none() => match there {
+                    false => return Work::Over(self.over(let_go())),
+                    true => self.commands(commands),
                 },
                 _ = tick.tick() => if self.lingered(&mut due) {
                     return Work::Idle;
                 },
             }
             self.go_on();
+            if let Some(end) = self.stopped() {
+                return Work::Over(end);
+            }
         }
     }
 
@@ -309,8 +268,8 @@ impl Task {
         self.tick_cursors();
     }
 
-    /// Handles commands that wait, up to a turn's worth.
-    async fn commands(&mut self, commands: &mut VecDeque<Command>) -> Option<End> {
+    /// Handles commands that wait, up to a turn's worth, and none behind the one to stop.
+    fn commands(&mut self, commands: &mut VecDeque<Command>) {
         self.busy = true;
         for _ in 0..COMMANDS_PER_TURN {
             let Some(command) = commands.pop_front() else {
@@ -329,22 +288,17 @@ impl Task {
                 Command::Trim(trim) => self.trim(trim),
                 Command::Cursors(command) => self.cursor_command(command),
                 Command::Stop { why, done } => {
-                    // Rare and large: every partition that works would have room for it.
-                    Box::pin(self.drain()).await;
-                    return Some(End {
-                        why,
-                        done: Some(done),
-                    });
+                    self.stopping = Some(Stopping::new(why, done));
+                    break;
                 }
             }
         }
         let now = self.clock.now_ms();
         self.note_wear();
         self.core.flush(now);
-        None
     }
 
-    fn take(&mut self, produce: ProduceCommand) {
+    pub(super) fn take(&mut self, produce: ProduceCommand) {
         let ticket = Ticket {
             answer: produce.answer,
             bytes: produce.batch.len(),
@@ -355,42 +309,7 @@ impl Task {
             .produce(produce.header, &produce.batch, ticket, now);
     }
 
-    /// A graceful stop: what was sent is confirmed first.
-    async fn drain(&mut self) {
-        let now = self.clock.now_ms();
-        self.core.flush(now);
-        self.execute();
-        while let Some(Ok(appended)) = next_append(&mut self.appends).await {
-            let now = self.clock.now_ms();
-            self.core.confirmed(appended.entry, now);
-            self.execute();
-            if self.core.is_idle() {
-                break;
-            }
-        }
-        if let Err(fault) = self.drain_cursors().await {
-            tracing::debug!(partition = %self.name, %fault, "acks are left to the next owner");
-        }
-    }
-
-    /// A graceful stop leaves nothing to recover.
-    async fn close_ledgers(&mut self) {
-        let guard = Txn {
-            compares: vec![self.guard.clone()],
-            ops: vec![],
-        };
-        let state = self
-            .state_writer
-            .take()
-            .and_then(|mut state| state.writer.take());
-        for writer in self.writer.take().into_iter().chain(state) {
-            if let Err(error) = writer.close(guard.clone()).await {
-                tracing::debug!(partition = %self.name, %error, "ledger was left to recovery");
-            }
-        }
-    }
-
-    fn answer_all(&mut self) {
+    pub(super) fn answer_all(&mut self) {
         for effect in self.core.take_effects() {
             if let Effect::Answer { ticket, result } = effect {
                 self.answer(ticket, result);

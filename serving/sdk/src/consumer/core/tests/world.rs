@@ -230,8 +230,7 @@ impl World {
                     seek_id: seek.seek_id,
                     state_epoch: stored.state_epoch,
                     base: 0,
-                    fault: None,
-                    evicted: false,
+                    ..Default::default()
                 }));
             }
             other => panic!("{other:?} is not expected"),
