@@ -1,7 +1,11 @@
 //! `bench`: a judgement on the user's own records, and what a measurement does to topics.
 
-use super::super::server::Server;
+use std::time::Duration;
+
+use super::super::server::{Server, run_within};
 use super::{PORT, done, text};
+
+const GIVES_UP_PORT: u16 = 18_700;
 
 #[test]
 fn codecs_are_compared_on_the_users_records() {
@@ -96,4 +100,22 @@ fn measurement_asks_before_it_adds_to_a_topic_with_records_and_says_what_it_leav
         assert_eq!(said, made, "{topic}: {told}");
     }
     assert!(end().as_u64() > Some(2));
+}
+
+/// Of a server that takes no records any more, be it for want of room.
+#[test]
+fn measurement_gives_up_what_is_not_stored_within_its_timeout() {
+    let mut server = Server::start(GIVES_UP_PORT);
+    done(&server, &["topics", "create", "lost"], "");
+    let address = server.address();
+    let measuring = std::thread::spawn(move || {
+        let words = ["bench", "produce", "--topic", "lost", "--duration", "3s"];
+        let server = ["--server", &address, "--timeout", "2s"];
+        run_within(Duration::from_secs(40), &[&words[..], &server].concat())
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    server.kill();
+    let told = measuring.join().unwrap();
+    let code = told.status.code();
+    assert!(code.is_some_and(|code| code > 0), "{}", text(&told.stderr));
 }

@@ -43,6 +43,7 @@ pub(super) async fn producer(
         .producer(&load.topic)
         .acks(load.acks.into())
         .compression(compression)
+        .delivery_timeout(session.globals.timeout.0)
         .build()
         .await
         .map_err(|error| Failure::from_sdk("cannot produce", &load.topic, &error))?;
