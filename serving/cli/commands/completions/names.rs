@@ -1,7 +1,9 @@
 //! The names there are, from the server and from the file of profiles. A person waits for them: what is not known soon is not known.
 
 use std::ffi::OsString;
+use std::str::FromStr as _;
 
+use hulse_proto::id::TopicName;
 use hulse_sdk::{Admin, Error};
 
 use super::line::{Kind, Wanted, read};
@@ -82,9 +84,14 @@ fn of_topics(full: Vec<String>, begun: &str) -> Vec<String> {
     }
 }
 
+/// Those that begin so. A shell puts them into its line as they are, so one that is no name, from whatever server, is not offered: it
+/// could be a command.
 fn beginning(names: impl IntoIterator<Item = String>, begun: &str) -> Vec<String> {
     let names = names.into_iter();
-    names.filter(|name| name.starts_with(begun)).collect()
+    names
+        .filter(|name| name.starts_with(begun) && !name.starts_with('-'))
+        .filter(|name| TopicName::from_str(name).is_ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -101,5 +108,22 @@ mod tests {
         assert_eq!(found("public/"), ["public/default/orders", "public/x/o"]);
         assert_eq!(found("public/default/o"), ["public/default/orders"]);
         assert_eq!(found("x"), Vec::<String>::new());
+    }
+
+    /// Who presses Tab runs nothing of what a server says.
+    #[test]
+    fn words_of_a_server_that_are_no_names_are_not_offered() {
+        let all = [
+            "o;id",
+            "$(id)",
+            "o\nid",
+            "o\u{1b}[2J",
+            "o id",
+            "-o",
+            "o/p",
+            "ok",
+        ];
+        assert_eq!(beginning(all.map(str::to_owned), ""), ["ok"]);
+        assert_eq!(beginning([last("public/default/$(id)")], ""), [""; 0]);
     }
 }
