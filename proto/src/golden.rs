@@ -190,6 +190,8 @@ fn ledger() -> LedgerMetadata {
         base_offset: Offset(1000),
         writer_nonce: [6; 16],
         recovery_nonce: [5; 16],
+        repair_nonce: [0; 16],
+        intents: Vec::new(),
         closed: Some(ClosedTotals {
             end: EntryId(55),
             offset_span: 60,

@@ -15,6 +15,7 @@ mod event;
 mod fences;
 mod first_contact;
 mod groups;
+mod inventory;
 mod level;
 mod node_core;
 mod outcomes;

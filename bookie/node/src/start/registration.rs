@@ -215,7 +215,9 @@ fn check_registration(identity: &Identity, value: &wire::Bookie) -> Result<(), S
         });
     }
     match value.state() {
-        wire::bookie::State::Active | wire::bookie::State::Draining => Ok(()),
+        wire::bookie::State::Active
+        | wire::bookie::State::Draining
+        | wire::bookie::State::ReadOnly => Ok(()),
         wire::bookie::State::Unspecified => Err(StartError::Registration { name }),
         wire::bookie::State::Retired | wire::bookie::State::Lost => {
             Err(StartError::Retired { name })

@@ -63,6 +63,8 @@ fn metadata(state: LedgerState, fragments: &[(u64, &[&str])], end: u64) -> Ledge
         base_offset: Offset(0),
         writer_nonce: [0; 16],
         recovery_nonce: [0; 16],
+        repair_nonce: [0; 16],
+        intents: Vec::new(),
         closed: (state == LedgerState::Closed || state == LedgerState::Deleting).then_some(closed),
         degraded: Vec::new(),
         loss: None,
