@@ -2,6 +2,7 @@
 //! only.
 
 pub(crate) mod bench;
+pub(crate) mod cluster;
 pub(crate) mod completions;
 pub(crate) mod config;
 mod confirm;

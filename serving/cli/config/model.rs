@@ -243,9 +243,9 @@ impl Config {
         }
     }
 
-    /// What one process alone cannot do, as [`Config::validate`] tells it: it has one bookie, so an entry that needs more would wait
-    /// for ever.
-    pub(crate) fn validate_standalone(&self) -> Vec<(&'static str, String)> {
+    /// What one process alone cannot do, as [`Config::validate`] tells it: it has so many bookies, and an entry that needs more would
+    /// wait for ever.
+    pub(crate) fn validate_standalone(&self, bookies: u32) -> Vec<(&'static str, String)> {
         let replication = &self.broker.replication;
         let elsewhere = (!self.metadata.endpoints.is_empty()).then(|| {
             let why = "a standalone server keeps its metadata itself; `hulse broker` and `hulse bookie` use etcd";
@@ -257,9 +257,13 @@ impl Config {
             ("broker.replication.ack_quorum", replication.ack_quorum),
         ]
         .into_iter()
-        .filter(|(_, copies)| *copies > 1)
+        .filter(|(_, copies)| *copies > bookies)
         .map(|(path, copies)| {
-            let why = format!("{copies} bookies are asked for, and a standalone server has one");
+            let has = match bookies {
+                1 => "one".to_owned(),
+                more => more.to_string(),
+            };
+            let why = format!("{copies} bookies are asked for, and a standalone server has {has}");
             (path, why)
         })
         .chain(elsewhere)

@@ -15,7 +15,7 @@ use hulse_proto::time::WallClock as _;
 use hulse_proto::wire::{Message as _, metadata as wire};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
-use serving_broker::{Probes, StorageMode, accept, serve_probes};
+use serving_broker::{Probes, RestartRole, StorageMode, accept, serve_probes};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -23,10 +23,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ground::Ground;
-use super::ports::bind_bookie;
+use super::ports::{BookiePorts, bind_bookie};
 use super::presence::{Claim, Presence, PresenceError, Registered};
 use super::seams::{SystemClock, connections_max, open_files_max};
-use super::serving::{advertised, cannot_listen, local};
+use super::serving::{advertised, beside, cannot_listen, local};
 use super::{banner, build_info, failures, process, storage};
 use crate::arguments::{Bookie, BookieCommand, BookieNode as Flags, Globals};
 use crate::commands::config::for_bookie;
@@ -102,20 +102,26 @@ fn format(node: &Flags, globals: &Globals, output: Output) -> Result<(), Stop> {
 
 /// The bookie's key. It is claimed before the disk is touched, so that a copy of a disk changes nothing while the other one lives.
 struct Keys {
+    /// Other processes could have the name.
+    claimed: bool,
     key: String,
     boot: Bytes,
     endpoint: String,
+    /// `host:port` of its metrics and health.
+    http: String,
     /// Once it has started.
     bookie: OnceLock<Arc<BookieNode>>,
     started: Arc<Notify>,
 }
 
 impl Keys {
-    fn new(ground: &mut Ground, endpoint: String) -> Self {
+    fn new(ground: &mut Ground, endpoint: String, http: String, claimed: bool) -> Self {
         Self {
+            claimed,
             key: format!("node/bookie/{}", ground.name),
             boot: Bytes::copy_from_slice(ground.uuid().as_bytes()),
             endpoint,
+            http,
             bookie: OnceLock::new(),
             started: Arc::new(Notify::new()),
         }
@@ -131,6 +137,7 @@ impl Registered for Arc<Keys> {
             boot_counter: bookie.map_or(0, |bookie| bookie.status().boot_counter),
             clock_ms: SystemClock.now_ms(),
             mode: self.mode().to_owned(),
+            http: self.http.clone(),
         };
         vec![Op::Put {
             key: self.key.clone(),
@@ -155,7 +162,7 @@ impl Registered for Arc<Keys> {
     }
 
     fn claim(&self) -> Option<Claim> {
-        Some(Claim {
+        self.claimed.then(|| Claim {
             key: self.key.clone(),
             boot: self.boot.clone(),
         })
@@ -163,10 +170,12 @@ impl Registered for Arc<Keys> {
 }
 
 /// A running bookie.
-struct Server {
+pub(super) struct Server {
     config: Config,
-    calls_at: SocketAddr,
-    http_at: SocketAddr,
+    /// Where its metadata are, for failures.
+    metadata_at: String,
+    pub(super) calls_at: SocketAddr,
+    pub(super) http_at: SocketAddr,
     bookie: Arc<BookieNode>,
     probes: Arc<Probes>,
     presence: JoinHandle<Result<(), PresenceError>>,
@@ -182,21 +191,40 @@ struct Server {
 impl Server {
     /// `None`: the end was asked for before etcd answered.
     async fn start(config: Config, shutdown: &CancellationToken) -> Result<Option<Self>, Failure> {
-        let (calls, http) = bind_bookie(&config)?;
-        let (calls_at, http_at) = (local(&calls)?, local(&http)?);
+        let ports = bind_bookie(&config)?;
         storage::look(&directory(&config))?;
-        let Some(mut ground) = Ground::in_cluster(&config, shutdown).await? else {
+        let Some(ground) = Ground::in_cluster(&config, shutdown).await? else {
             return Ok(None);
         };
-        let at = config.metadata.endpoints.join(", ");
+        Self::over(config, ports, ground, false).await.map(Some)
+    }
+
+    /// A bookie with these listeners, over this ground. `folded`: in one process with all others of its cell, so that nobody else can
+    /// have its name, and an empty directory is formatted.
+    ///
+    /// # Errors
+    /// Its name, its disk or its address cannot be had.
+    pub(super) async fn over(
+        config: Config,
+        (calls, http): BookiePorts,
+        mut ground: Ground,
+        folded: bool,
+    ) -> Result<Self, Failure> {
+        let (calls_at, http_at) = (local(&calls)?, local(&http)?);
+        let at = ground.at.clone();
         let endpoint = advertised(&config.listen.bookie_advertise, calls_at);
-        let keys = Arc::new(Keys::new(&mut ground, endpoint));
+        let keys = Arc::new(Keys::new(
+            &mut ground,
+            endpoint,
+            beside(&config.listen.bookie_advertise, http_at),
+            !folded,
+        ));
         let metadata = Arc::clone(&ground.metadata);
         let presence = Presence::register(metadata, Arc::clone(&keys)).await;
         let presence = presence.map_err(|error| failures::presence(&error, &at))?;
         let leave = CancellationToken::new();
         let presence = tokio::spawn(presence.keep(leave.clone()));
-        let started = storage::start(&config, &directory(&config), &mut ground, false).await;
+        let started = storage::start(&config, &directory(&config), &mut ground, folded).await;
         let bookie = match started {
             Ok(bookie) => bookie,
             Err(failure) => {
@@ -211,6 +239,7 @@ impl Server {
         let full = Arc::clone(&bookie);
         let mode: StorageMode = Arc::new(move || full.mode());
         let probes = Probes::new(Arc::new(ground.registry), ground.metadata, Some(mode));
+        probes.set_role(RestartRole::Bookie(bookie.member().bookie.clone()));
         let http_stop = CancellationToken::new();
         let stop = http_stop.clone();
         let http = tokio::spawn(serve_probes(http, Arc::clone(&probes), connections, stop));
@@ -221,8 +250,9 @@ impl Server {
         keys.started.notify_one();
         probes.set_serving(true);
         tracing::info!(bookie = %bookie.member().bookie, listening = %calls_at, "serving");
-        Ok(Some(Self {
+        Ok(Self {
             config,
+            metadata_at: at,
             calls_at,
             http_at,
             bookie,
@@ -233,7 +263,7 @@ impl Server {
             leaving,
             http,
             http_stop,
-        }))
+        })
     }
 
     fn banner(&self, began: Instant, output: Output) -> Vec<String> {
@@ -247,9 +277,12 @@ impl Server {
     }
 
     /// Serves until the end is asked for or something fails, then closes everything.
-    async fn wait(mut self, shutdown: CancellationToken) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// Its name, its storage or a listener failed.
+    pub(super) async fn wait(mut self, shutdown: CancellationToken) -> Result<(), Failure> {
         let path = directory(&self.config);
-        let at = self.config.metadata.endpoints.join(", ");
+        let at = self.metadata_at.clone();
         let mut failed = self.bookie.failed();
         let broken = tokio::select! {
             biased;

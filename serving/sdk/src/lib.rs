@@ -47,10 +47,10 @@ mod session;
 mod testing;
 
 pub use admin::{
-    Admin, AttachedConsumer, BacklogAction, BacklogQuota, Cursor, CursorSelection, CursorState,
-    Damage, DamagedRecords, Keep, KeptBacklog, Ledger, MovedCursor, NewSubscription, NewTopic,
-    Offsets, Partition, Retention, Subscription, SubscriptionChange, Topic, TopicChange, TrimTo,
-    Trimmed, UpdateEffect,
+    Admin, AttachedConsumer, BacklogAction, BacklogQuota, BlockedInfo, BookieInfo, BrokerInfo,
+    ClusterInfo, Cursor, CursorSelection, CursorState, Damage, DamagedRecords, Keep, KeptBacklog,
+    Ledger, MovedCursor, NewSubscription, NewTopic, Offsets, Partition, Retention, Subscription,
+    SubscriptionChange, Topic, TopicChange, TrimTo, Trimmed, UpdateEffect, UpkeepInfo,
 };
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};
