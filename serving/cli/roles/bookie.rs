@@ -27,7 +27,7 @@ use super::ports::bind_bookie;
 use super::presence::{Claim, Presence, PresenceError, Registered};
 use super::seams::{SystemClock, connections_max, open_files_max};
 use super::serving::{advertised, cannot_listen, local};
-use super::{banner, build_info, failures, process, storage};
+use super::{banner, build_info, failures, process, storage, upkeep};
 use crate::arguments::{Bookie, BookieCommand, BookieNode as Flags, Globals};
 use crate::commands::config::for_bookie;
 use crate::config::Config;
@@ -177,6 +177,9 @@ struct Server {
     leaving: CancellationToken,
     http: JoinHandle<std::io::Result<()>>,
     http_stop: CancellationToken,
+    upkeep: JoinHandle<()>,
+    /// Ends upkeep.
+    upkeep_stop: CancellationToken,
 }
 
 impl Server {
@@ -208,6 +211,8 @@ impl Server {
         };
         let (connections, _) = connections_max(open_files_max(), 0);
         build_info::register(&mut ground.registry, &config);
+        let upkeep_stop = CancellationToken::new();
+        let upkeep = upkeep::start(&config, &mut ground, upkeep_stop.clone());
         let full = Arc::clone(&bookie);
         let mode: StorageMode = Arc::new(move || full.mode());
         let probes = Probes::new(Arc::new(ground.registry), ground.metadata, Some(mode));
@@ -233,6 +238,8 @@ impl Server {
             leaving,
             http,
             http_stop,
+            upkeep,
+            upkeep_stop,
         }))
     }
 
@@ -281,6 +288,7 @@ impl Server {
 
     async fn close(self) -> Result<(), bookie_node::StartError> {
         self.probes.set_serving(false);
+        self.upkeep_stop.cancel();
         self.leave.cancel();
         self.leaving.cancel();
         // What has ended by itself has ended; a panic was logged.
@@ -290,6 +298,7 @@ impl Server {
         if !self.calls.is_finished() {
             drop(self.calls.await);
         }
+        drop(self.upkeep.await);
         let stopped = self.bookie.shutdown().await;
         self.http_stop.cancel();
         if !self.http.is_finished() {

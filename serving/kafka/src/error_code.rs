@@ -125,6 +125,7 @@ const fn codes(reason: Reason) -> Codes {
         }
         // Subscriptions are no word of this wire.
         Reason::LedgerNotFound
+        | Reason::BookieNotFound
         | Reason::UnsupportedType
         | Reason::SubscriptionNotFound
         | Reason::SubscriptionExists

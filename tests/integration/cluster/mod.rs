@@ -3,6 +3,7 @@
 //! `processes` starts, kills and freezes them; the stories are about ledgers alone (`ledgers`), about who may start (`refusals`), and
 //! about records (`records`), and about the script that starts a cluster for a newcomer (`local`).
 
+mod copies;
 mod ledgers;
 mod local;
 mod processes;

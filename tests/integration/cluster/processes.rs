@@ -193,11 +193,18 @@ pub(crate) struct Cluster {
     folder: TempDir,
     /// The first of forty.
     port: u16,
+    /// Of the bookies.
+    settings: Vec<(String, String)>,
 }
 
 impl Cluster {
     /// Formats and starts so many bookies; `None` without etcd.
     pub(crate) fn start(port: u16, bookies: usize) -> Option<Self> {
+        Self::start_with(port, bookies, &[])
+    }
+
+    /// The same, with settings for the bookies as the environment has them.
+    pub(crate) fn start_with(port: u16, bookies: usize, settings: &[(&str, &str)]) -> Option<Self> {
         let etcd = Etcd::start(port)?;
         let mut cluster = Self {
             bookies: Vec::new(),
@@ -205,6 +212,10 @@ impl Cluster {
             etcd,
             folder: tempfile::tempdir().expect("a temporary directory can be made"),
             port,
+            settings: settings
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
         };
         for index in 0..bookies {
             let bookie = cluster.bookie(index);
@@ -291,6 +302,9 @@ impl Cluster {
         let mut bookie = Process::new(HULSE, &arguments, log, ready);
         // Several of them are on one disk.
         bookie.set("HULSE_BOOKIE__LOG_FILE_SIZE", "32MiB");
+        for (name, value) in &self.settings {
+            bookie.set(name, value);
+        }
         bookie
     }
 

@@ -75,9 +75,13 @@ impl Reclaiming {
         self.live.insert(summary.file, live);
     }
 
-    /// A ledger was deleted: what files hold of it is dead.
-    pub fn buried(&mut self, ledger: LedgerId, state: &NodeState) {
-        for summary in state.files.values() {
+    /// A ledger is about to be deleted, or to go astray: what files hold of it is dead, as far as it counted until now.
+    pub fn leaves(&mut self, ledger: LedgerId, state: &NodeState) {
+        let Some(found) = state.ledgers.get(&ledger) else {
+            return;
+        };
+        let files: BTreeSet<u32> = found.entries.cold().map(|run| run.file).collect();
+        for summary in files.iter().filter_map(|file| state.files.get(file)) {
             if let Some(share) = summary.shares.of(ledger) {
                 let live = self.live.entry(summary.file).or_default();
                 live.remove(&share);
@@ -232,14 +236,42 @@ impl NodeCore {
         files
     }
 
+    /// A copy or write-back of this ledger was found here already.
+    pub(super) fn note_copy(&mut self, ledger: LedgerId) {
+        if let Some(state) = self.state.ledgers.get_mut(&ledger) {
+            self.copies += 1;
+            state.copied_at = self.copies;
+        }
+    }
+
+    /// Lets go of what belongs to others by metadata's word (G6). Whoever got a copy since that word was asked for keeps all: an intent
+    /// may name this member by now.
+    pub(super) fn drop_strays(&mut self, ledgers: &[LedgerId], copies: u64) {
+        for ledger in ledgers {
+            let Some(state) = self.state.ledgers.get(ledger) else {
+                continue;
+            };
+            if !state.deleted && state.pending.is_empty() && state.copied_at <= copies {
+                self.reclaiming.leaves(*ledger, &self.state);
+                if let Some(state) = self.state.ledgers.get_mut(ledger) {
+                    state.stray();
+                }
+            }
+        }
+    }
+
     /// What the pass over metadata is about; bytes are added by [`NodeCore::add_bytes`], file by file, so that nobody waits long.
     pub fn held(&self) -> Held {
         let mut held = Held {
             mutation: self.mutation,
+            copies: self.copies,
             ..Held::default()
         };
         for (ledger, state) in self.state.ledgers.iter().filter(|(_, s)| !s.deleted) {
             held.ledgers.insert(*ledger, 0);
+            if state.entries.is_empty() {
+                held.empty.insert(*ledger);
+            }
             if state.limbo().is_some() {
                 held.limbo.insert(*ledger);
             }

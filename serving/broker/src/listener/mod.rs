@@ -14,6 +14,7 @@
 mod accept;
 mod admin;
 mod backlog;
+mod bookies;
 mod consuming;
 mod damage;
 mod effects;

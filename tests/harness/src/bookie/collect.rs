@@ -55,7 +55,19 @@ impl SimBookie {
             .into_iter()
             .map(Box::new)
             .map(Event::Settled);
-        let events = [Event::Collected(findings.dead)].into_iter().chain(settled);
+        if !findings.strays.is_empty() {
+            trace!(
+                self.setup.trace,
+                "{} lets go of {:?}", self.name, findings.strays
+            );
+            self.setup.counts.add("copies let go of that others hold");
+        }
+        let strayed = Event::Strayed {
+            ledgers: findings.strays,
+            copies: held.copies,
+        };
+        let events = [Event::Collected(findings.dead), strayed];
+        let events = events.into_iter().chain(settled);
         let mut state = self.state();
         if state.boot != boot {
             return false;
