@@ -39,8 +39,10 @@ use crate::output::Output;
 /// # Errors
 /// It cannot start, or its storage failed.
 pub(crate) fn run(bookie: &Bookie, globals: &Globals, output: Output) -> Result<(), Stop> {
-    if let Some(BookieCommand::Format(node)) = &bookie.command {
-        return format(node, globals, output);
+    match &bookie.command {
+        Some(BookieCommand::Format(node)) => return make(Making::Format, node, globals, output),
+        Some(BookieCommand::Replace(node)) => return make(Making::Replace, node, globals, output),
+        None => {}
     }
     let config = for_bookie(globals, flags(&bookie.node))?.config;
     process::run(config, globals, output, async |config, shutdown, began| {
@@ -74,8 +76,16 @@ fn directory(config: &Config) -> PathBuf {
     config.node.data_dir.join(&config.bookie.data_dir)
 }
 
-/// `hulse bookie format`
-fn format(node: &Flags, globals: &Globals, output: Output) -> Result<(), Stop> {
+/// How a directory becomes a bookie's.
+#[derive(Debug, Clone, Copy)]
+enum Making {
+    /// `hulse bookie format`
+    Format,
+    /// `hulse bookie replace`
+    Replace,
+}
+
+fn make(making: Making, node: &Flags, globals: &Globals, output: Output) -> Result<(), Stop> {
     let config = for_bookie(globals, flags(node))?.config;
     process::run(config, globals, output, async |config, shutdown, _| {
         let Some(mut ground) = Ground::in_cluster(&config, &shutdown).await? else {
@@ -87,8 +97,12 @@ fn format(node: &Flags, globals: &Globals, output: Output) -> Result<(), Stop> {
         let _lock = bookie_node::Disk::lock(&disk).map_err(|error| refused(error.into()))?;
         let node = storage::node_config(&config, &ground);
         let mut rng = ChaCha12Rng::from_seed(ground.seed());
-        let formatted = bookie_node::format(&node, &disk, &*ground.metadata, &mut rng).await;
-        let identity = formatted.map_err(refused)?;
+        let metadata = &*ground.metadata;
+        let made = match making {
+            Making::Format => bookie_node::format(&node, &disk, metadata, &mut rng).await,
+            Making::Replace => bookie_node::replace(&node, &disk, metadata, &mut rng).await,
+        };
+        let identity = made.map_err(refused)?;
         output.say(&format!(
             "{} is bookie {} of cell {}, incarnation {}",
             path.display(),

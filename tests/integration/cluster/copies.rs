@@ -87,7 +87,7 @@ fn ledger_whose_disk_is_wiped_has_all_its_copies_again() {
 
 #[test]
 fn bookie_that_is_to_leave_is_emptied_while_it_runs_and_then_retired() {
-    let Some(mut cluster) = Cluster::start_with(PORT + 40, 4, &QUICK) else {
+    let Some(mut cluster) = Cluster::start_with(PORT + 10, 4, &QUICK) else {
         return;
     };
     let runtime = runtime();

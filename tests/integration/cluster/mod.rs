@@ -9,5 +9,6 @@ mod local;
 mod processes;
 mod records;
 mod refusals;
+mod wiped;
 
 pub(crate) use processes::Etcd;

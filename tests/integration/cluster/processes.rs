@@ -261,12 +261,22 @@ impl Cluster {
 
     /// `hulse bookie format`, to its end.
     pub(crate) fn format(&self, index: usize) -> std::process::Output {
+        self.make("format", index)
+    }
+
+    /// `hulse bookie replace`, to its end.
+    pub(crate) fn replace(&self, index: usize) -> std::process::Output {
+        self.make("replace", index)
+    }
+
+    fn make(&self, word: &str, index: usize) -> std::process::Output {
         let [bookie, flags @ ..] = &self.bookies[index].arguments[..] else {
             panic!("a bookie has arguments");
         };
         let command = Command::new(HULSE)
-            .args([bookie, "format"])
+            .args([bookie, word])
             .args(flags)
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .output();
         command.expect("the binary can be started")
     }

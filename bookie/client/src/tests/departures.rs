@@ -60,6 +60,6 @@ async fn members_that_leave_or_were_replaced_leave_a_ledger_that_rests() {
         "what was written stays where it is"
     );
     assert_eq!(metadata.last_fragment().first, EntryId(10));
-    fill(&writer, 10, 10).await;
+    fill(&writer, 0, 10).await;
     assert_eq!(writer.confirmed_end(), EntryId(20));
 }
