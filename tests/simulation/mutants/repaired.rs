@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bookie_client::{LedgerWriter, NewLedger};
 use bookie_metadata::Txn;
+use bookie_metadata::testing::{Call, Fate};
 use bytes::Bytes;
 use hulse_proto::entry::EntryClass;
 use hulse_proto::id::{LedgerId, Offset, OwnerEpoch, PartitionId, TopicId};
@@ -72,6 +73,14 @@ async fn play(world: &Arc<World>) -> Run {
             _ => 0.0,
         };
         chance.random_bool(lost).then_some(Delivery::Drop)
+    });
+    // What is read of a ledger is often old when it is heard.
+    let mut slow = world.seeds.stream("slow reads");
+    world.faults.choose(move |call| match call {
+        Call::Get(key) if key.starts_with("ledger/") => {
+            Fate::Slow(Duration::from_millis(slow.random_range(0..300)))
+        }
+        _ => Fate::Pass,
     });
     let (owner, of_owner, in_world) = (Process::new("w1"), book.clone(), world.clone());
     let of_writer = owner.clone();

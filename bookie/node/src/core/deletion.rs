@@ -59,7 +59,7 @@ impl NodeCore {
         }
         self.admit_bytes(STATE_RECORD_BYTES, Purpose::Tombstone)?;
         let group = self.groups.append(&Record::Tombstone { ledger });
-        self.reclaiming.leaves(ledger, &self.state);
+        self.reclaiming.buried(ledger, &self.state);
         self.state.bury(ledger);
         if let Some(state) = self.state.ledgers.get_mut(&ledger) {
             state.deleted_group = group;

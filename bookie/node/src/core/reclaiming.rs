@@ -25,6 +25,8 @@ pub(super) struct Reclaiming {
     live: BTreeMap<u32, Live>,
     /// Damaged entries and the file in which they were found so.
     damaged: BTreeMap<(LedgerId, EntryId), u32>,
+    /// Of ledgers that went astray in this boot: the files in which that was counted.
+    astray: BTreeMap<LedgerId, BTreeSet<u32>>,
 }
 
 /// What lives in a file.
@@ -75,14 +77,19 @@ impl Reclaiming {
         self.live.insert(summary.file, live);
     }
 
-    /// A ledger is about to be deleted, or to go astray: what files hold of it is dead, as far as it counted until now.
+    /// A ledger was deleted: what files hold of it is dead.
+    pub fn buried(&mut self, ledger: LedgerId, state: &NodeState) {
+        self.leaves(ledger, state);
+        self.astray.remove(&ledger);
+    }
+
+    /// A ledger goes astray: what files hold of it now is dead.
     pub fn leaves(&mut self, ledger: LedgerId, state: &NodeState) {
-        let Some(found) = state.ledgers.get(&ledger) else {
-            return;
-        };
-        let files: BTreeSet<u32> = found.entries.cold().map(|run| run.file).collect();
-        for summary in files.iter().filter_map(|file| state.files.get(file)) {
-            if let Some(share) = summary.shares.of(ledger) {
+        let gone = self.astray.entry(ledger).or_default();
+        for summary in state.files.values() {
+            if let Some(share) = summary.shares.of(ledger)
+                && gone.insert(summary.file)
+            {
                 let live = self.live.entry(summary.file).or_default();
                 live.remove(&share);
             }
@@ -95,6 +102,10 @@ impl Reclaiming {
 
     fn forget(&mut self, file: u32) {
         self.live.remove(&file);
+        self.astray.retain(|_, files| {
+            files.remove(&file);
+            !files.is_empty()
+        });
         self.damaged.retain(|_, in_file| *in_file != file);
     }
 }
