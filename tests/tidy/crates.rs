@@ -35,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "bookie-metadata",
             "bookie-client",
             "bookie-node",
+            "bookie-upkeep",
             "serving-broker",
             "hulse-sdk",
         ],

@@ -23,6 +23,7 @@ mod config;
 mod create;
 mod damage;
 mod delete;
+mod departures;
 mod directory;
 mod error;
 mod ledger_client;

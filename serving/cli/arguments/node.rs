@@ -133,6 +133,11 @@ pub(crate) enum BookieCommand {
         after_help = "Examples:\n  hulse bookie format --name bookie-2 --data ./bookie-2 --metadata http://127.0.0.1:2379"
     )]
     Format(BookieNode),
+    /// Give a bookie whose disk is gone an empty directory; its copies are made again from the others
+    #[command(
+        after_help = "The name stays, and the life of the old disk is over: should it come back, it is refused.\n\nExamples:\n  hulse bookie replace --name bookie-2 --data ./bookie-2-new --metadata http://127.0.0.1:2379"
+    )]
+    Replace(BookieNode),
 }
 
 /// Which bookie, and where it is.

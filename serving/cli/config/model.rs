@@ -23,6 +23,7 @@ pub(crate) struct Config {
     pub(crate) retention: Retention,
     pub(crate) backlog_quota: BacklogQuota,
     pub(crate) bookie: Bookie,
+    pub(crate) upkeep: Upkeep,
     pub(crate) memory: Memory,
     pub(crate) security: Security,
     pub(crate) log: Log,
@@ -102,6 +103,14 @@ pub(crate) struct Bookie {
     pub(crate) gc_percent_max: u8,
     pub(crate) compaction_rate: ByteSize,
     pub(crate) scrub_interval: Period,
+}
+
+/// `[upkeep]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Upkeep {
+    pub(crate) lost_after: Period,
+    pub(crate) audit_interval: Period,
+    pub(crate) copy_rate: ByteSize,
 }
 
 /// `[memory]`
@@ -211,6 +220,16 @@ impl Default for Bookie {
             gc_percent_max: 10,
             compaction_rate: ByteSize(64 << 20),
             scrub_interval: Period(Duration::from_secs(7 * 24 * 3600)),
+        }
+    }
+}
+
+impl Default for Upkeep {
+    fn default() -> Self {
+        Self {
+            lost_after: Period(Duration::from_secs(600)),
+            audit_interval: Period(Duration::from_secs(60)),
+            copy_rate: ByteSize(64 << 20),
         }
     }
 }

@@ -27,7 +27,7 @@ use super::ports::{BookiePorts, bind_bookie};
 use super::presence::{Claim, Presence, PresenceError, Registered};
 use super::seams::{SystemClock, connections_max, open_files_max};
 use super::serving::{advertised, beside, cannot_listen, local};
-use super::{banner, build_info, failures, process, storage};
+use super::{banner, build_info, failures, process, storage, upkeep};
 use crate::arguments::{Bookie, BookieCommand, BookieNode as Flags, Globals};
 use crate::commands::config::for_bookie;
 use crate::config::Config;
@@ -39,8 +39,10 @@ use crate::output::Output;
 /// # Errors
 /// It cannot start, or its storage failed.
 pub(crate) fn run(bookie: &Bookie, globals: &Globals, output: Output) -> Result<(), Stop> {
-    if let Some(BookieCommand::Format(node)) = &bookie.command {
-        return format(node, globals, output);
+    match &bookie.command {
+        Some(BookieCommand::Format(node)) => return make(Making::Format, node, globals, output),
+        Some(BookieCommand::Replace(node)) => return make(Making::Replace, node, globals, output),
+        None => {}
     }
     let config = for_bookie(globals, flags(&bookie.node))?.config;
     process::run(config, globals, output, async |config, shutdown, began| {
@@ -74,8 +76,16 @@ fn directory(config: &Config) -> PathBuf {
     config.node.data_dir.join(&config.bookie.data_dir)
 }
 
-/// `hulse bookie format`
-fn format(node: &Flags, globals: &Globals, output: Output) -> Result<(), Stop> {
+/// How a directory becomes a bookie's.
+#[derive(Debug, Clone, Copy)]
+enum Making {
+    /// `hulse bookie format`
+    Format,
+    /// `hulse bookie replace`
+    Replace,
+}
+
+fn make(making: Making, node: &Flags, globals: &Globals, output: Output) -> Result<(), Stop> {
     let config = for_bookie(globals, flags(node))?.config;
     process::run(config, globals, output, async |config, shutdown, _| {
         let Some(mut ground) = Ground::in_cluster(&config, &shutdown).await? else {
@@ -87,8 +97,12 @@ fn format(node: &Flags, globals: &Globals, output: Output) -> Result<(), Stop> {
         let _lock = bookie_node::Disk::lock(&disk).map_err(|error| refused(error.into()))?;
         let node = storage::node_config(&config, &ground);
         let mut rng = ChaCha12Rng::from_seed(ground.seed());
-        let formatted = bookie_node::format(&node, &disk, &*ground.metadata, &mut rng).await;
-        let identity = formatted.map_err(refused)?;
+        let metadata = &*ground.metadata;
+        let made = match making {
+            Making::Format => bookie_node::format(&node, &disk, metadata, &mut rng).await,
+            Making::Replace => bookie_node::replace(&node, &disk, metadata, &mut rng).await,
+        };
+        let identity = made.map_err(refused)?;
         output.say(&format!(
             "{} is bookie {} of cell {}, incarnation {}",
             path.display(),
@@ -186,6 +200,9 @@ pub(super) struct Server {
     leaving: CancellationToken,
     http: JoinHandle<std::io::Result<()>>,
     http_stop: CancellationToken,
+    upkeep: JoinHandle<()>,
+    /// Ends upkeep.
+    upkeep_stop: CancellationToken,
 }
 
 impl Server {
@@ -236,6 +253,8 @@ impl Server {
         };
         let (connections, _) = connections_max(open_files_max(), 0);
         build_info::register(&mut ground.registry, &config);
+        let upkeep_stop = CancellationToken::new();
+        let upkeep = upkeep::start(&config, &mut ground, upkeep_stop.clone());
         let full = Arc::clone(&bookie);
         let mode: StorageMode = Arc::new(move || full.mode());
         let probes = Probes::new(Arc::new(ground.registry), ground.metadata, Some(mode));
@@ -263,6 +282,8 @@ impl Server {
             leaving,
             http,
             http_stop,
+            upkeep,
+            upkeep_stop,
         })
     }
 
@@ -314,6 +335,7 @@ impl Server {
 
     async fn close(self) -> Result<(), bookie_node::StartError> {
         self.probes.set_serving(false);
+        self.upkeep_stop.cancel();
         self.leave.cancel();
         self.leaving.cancel();
         // What has ended by itself has ended; a panic was logged.
@@ -323,6 +345,7 @@ impl Server {
         if !self.calls.is_finished() {
             drop(self.calls.await);
         }
+        drop(self.upkeep.await);
         let stopped = self.bookie.shutdown().await;
         self.http_stop.cancel();
         if !self.http.is_finished() {

@@ -94,7 +94,7 @@ pub(crate) fn cell(error: &CellError, at: &dyn Display) -> Failure {
 pub(crate) fn bookie(error: &StartError, path: &Path) -> Failure {
     use StartError as E;
     let code = match error {
-        E::Locked { .. } => Code::DataDirLocked,
+        E::Locked { .. } | E::Runs { .. } => Code::DataDirLocked,
         E::ReadOnlyDirectory { .. } => Code::DataDirReadOnly,
         E::NotFormatted
         | E::NotEmpty { .. }
@@ -104,6 +104,7 @@ pub(crate) fn bookie(error: &StartError, path: &Path) -> Failure {
         | E::OtherName { .. }
         | E::DiskLost { .. }
         | E::NotRegistered { .. }
+        | E::NeverRegistered { .. }
         | E::OtherIncarnation { .. }
         | E::MetadataOlder { .. }
         | E::Retired { .. } => Code::DataDirForeign,

@@ -3,12 +3,12 @@
 //! `processes` starts, kills and freezes them, `link` cuts the network between two of them, `truth` judges what was sent and what was
 //! found, `load` goes on all the while. The stories are about ledgers alone (`ledgers`), about who may start (`refusals`), about records
 //! (`records`), about metadata or too many bookies that are away (`outages`), about what other platforms lost (`cases`), about
-//! what operators ask (`commands`), about the script
-//! that starts a cluster for a newcomer (`local`), about one that is folded into one process (`folded`), and about whatever may happen at
-//! random (`troubles`).
+//! what operators ask (`commands`), about copies that are made again (`copies`, `wiped`), about the script that starts a cluster for a
+//! newcomer (`local`), about one that is folded into one process (`folded`), and about whatever may happen at random (`troubles`).
 
 mod cases;
 mod commands;
+mod copies;
 mod folded;
 mod ledgers;
 mod link;
@@ -20,5 +20,6 @@ mod records;
 mod refusals;
 mod troubles;
 mod truth;
+mod wiped;
 
 pub(crate) use processes::Etcd;

@@ -216,7 +216,12 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Formats and starts so many bookies; `None` without etcd.
     pub(crate) fn start(port: u16, bookies: usize) -> Option<Self> {
-        Self::start_with(port, bookies, None, &[])
+        Self::start_with(port, bookies, &[])
+    }
+
+    /// The same, every bookie and broker with these settings, as the environment has them.
+    pub(crate) fn start_with(port: u16, bookies: usize, settings: &[(&str, &str)]) -> Option<Self> {
+        Self::start_over(port, bookies, None, settings)
     }
 
     /// As [`Cluster::start`], with at most four bookies and three brokers, between any two of which the network can be cut. Takes 27
@@ -231,10 +236,10 @@ impl Cluster {
         bookies: usize,
         settings: &[(&str, &str)],
     ) -> Option<Self> {
-        Self::start_with(port, bookies, Some(Links::new()), settings)
+        Self::start_over(port, bookies, Some(Links::new()), settings)
     }
 
-    fn start_with(
+    fn start_over(
         port: u16,
         bookies: usize,
         links: Option<Links>,
@@ -246,12 +251,12 @@ impl Cluster {
             brokers: Vec::new(),
             etcd,
             links,
+            folder: tempfile::tempdir().expect("a temporary directory can be made"),
+            port,
             settings: settings
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
-            folder: tempfile::tempdir().expect("a temporary directory can be made"),
-            port,
         };
         for index in 0..bookies {
             let bookie = cluster.bookie(index);
@@ -300,14 +305,22 @@ impl Cluster {
 
     /// `hulse bookie format`, to its end.
     pub(crate) fn format(&self, index: usize) -> std::process::Output {
-        let process = &self.bookies[index];
-        let [bookie, flags @ ..] = &process.arguments[..] else {
+        self.make("format", index)
+    }
+
+    /// `hulse bookie replace`, to its end.
+    pub(crate) fn replace(&self, index: usize) -> std::process::Output {
+        self.make("replace", index)
+    }
+
+    fn make(&self, word: &str, index: usize) -> std::process::Output {
+        let [bookie, flags @ ..] = &self.bookies[index].arguments[..] else {
             panic!("a bookie has arguments");
         };
         let command = Command::new(HULSE)
-            .args([bookie, "format"])
+            .args([bookie, word])
             .args(flags)
-            .envs(process.settings.iter().map(|(name, value)| (name, value)))
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .output();
         command.expect("the binary can be started")
     }
@@ -342,9 +355,11 @@ impl Cluster {
         let log = self.folder.path().join(format!("bookie-{index}.log"));
         let ready = (http.clone(), "/readyz");
         let mut bookie = Process::new(HULSE, &arguments, log, ready);
-        bookie.settings.clone_from(&self.settings);
         // Several of them are on one disk.
         bookie.set("HULSE_BOOKIE__LOG_FILE_SIZE", "32MiB");
+        for (name, value) in &self.settings {
+            bookie.set(name, value);
+        }
         if let Some(links) = &self.links {
             let link = self.link_to(index);
             links.link(link, port);

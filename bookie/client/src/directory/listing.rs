@@ -58,6 +58,8 @@ pub struct LiveBookie {
     pub mode: String,
     /// `host:port`
     pub endpoint: String,
+    /// `host:port` of its metrics and health; empty: not told.
+    pub http: String,
 }
 
 impl Registration {
@@ -150,6 +152,7 @@ fn one(name: &str, bookie: &wire::Bookie, node: Option<wire::Node>) -> Option<Re
         live: node.map(|node| LiveBookie {
             mode: node.mode,
             endpoint: node.endpoint,
+            http: node.http,
         }),
     })
 }

@@ -17,6 +17,7 @@ mod read_pool;
 mod reclaimer;
 mod shared;
 mod verify;
+mod withdrawing;
 
 pub use node::{BookieNode, NodeSeams, NodeStatus};
 pub use read_entries::read_records;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hulse_proto::bookie::{
-    AddRequest, Address, BookieError, FenceAnswer, FenceRequest, Inventory, InventoryRequest,
-    ReadRequest, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
+    AddRequest, Address, BookieError, FenceAnswer, FenceRequest, ReadRequest, RecoveryReadAnswer,
+    RecoveryReadRequest, StoredEntry,
 };
 use hulse_proto::id::{EntryId, Incarnation, LedgerId};
 use rand::SeedableRng;
@@ -21,7 +21,7 @@ use crate::log::driver::LogDriver;
 use crate::log::recovery::LogError;
 use crate::log::{DamagedRange, FileKind, LimboKind};
 use crate::reclaim::Worker;
-use crate::server::{digest_of, digest_of_run, read_entry, read_run, same_bytes, slots_of};
+use crate::server::{digest_of, read_entry, read_run, same_bytes};
 use crate::start::{BootFacts, StartError, open_log, recover_log};
 
 /// The answer to a request, complete: a positive recovery read has been read.
@@ -241,25 +241,6 @@ impl StepNode {
             }
         }
         Ok(found)
-    }
-
-    /// What is held (storage.md X8).
-    ///
-    /// # Errors
-    /// When the request is for another node.
-    pub fn inventory(&self, request: &InventoryRequest) -> Result<Inventory, BookieError> {
-        let mut held = self.core.inventory(request)?;
-        for found in held.ledgers.iter_mut().filter(|_| request.digests) {
-            let to = Address {
-                ledger: found.ledger,
-                ..request.to
-            };
-            for run in &mut found.runs {
-                let want = |first| self.core.want(&slots_of(to, first, run.end), Some(0)).ok();
-                run.digest = digest_of_run(&self.locator, run, want);
-            }
-        }
-        Ok(held)
     }
 
     /// Where an entry lies, if it is held and its place can be read.

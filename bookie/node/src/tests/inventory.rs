@@ -1,6 +1,8 @@
 //! What a node says that it holds (storage.md X8).
 
-use hulse_proto::bookie::{BookieError, HeldRun, INVENTORY_RUNS_MAX, InventoryRequest, entry_mark};
+use hulse_proto::bookie::{
+    AddRequest, BookieError, HeldRun, INVENTORY_RUNS_MAX, InventoryRequest, Origin, entry_mark,
+};
 use hulse_proto::id::{EntryId, Incarnation, LedgerId};
 
 use super::support::*;
@@ -117,4 +119,51 @@ fn inventory_of_many_ledgers_comes_in_pages_that_leave_none_out() {
     request.to.ledger = first.next.unwrap();
     let rest = rig.node.inventory(&request).unwrap();
     assert_eq!((rest.ledgers.len(), rest.next), (10, None));
+}
+
+/// G6: what was copied here since metadata were asked is kept, be it stored anew or found here.
+#[test]
+fn copies_that_are_astray_go_unless_they_were_copied_again_since() {
+    let mut rig = Rig::new(small());
+    rig.store(7, 0..60, 900);
+    rig.store(8, 0..60, 900);
+    rig.store(9, 0..60, 900);
+    rig.node.idle();
+    let asked = rig.node.core().held();
+    let copy = |rig: &Rig, number: u64| AddRequest {
+        origin: Origin::Copy { bound: EntryId(60) },
+        ..add(rig.to(8), entry(8, number, 900))
+    };
+    let (_, output) = rig.node.add(copy(&rig, 3));
+    rig.take(output);
+    rig.settle();
+    let ledgers = [7, 8].map(LedgerId).to_vec();
+    let output = rig.node.event(Event::Strayed {
+        ledgers: ledgers.clone(),
+        copies: asked.copies,
+    });
+    rig.take(output);
+    assert_eq!(runs(&rig, 7, 0..100), []);
+    assert_eq!(runs(&rig, 8, 0..100).len(), 1, "it was found here since");
+    // Asked again, it goes, and what comes later is stored anew.
+    let asked = rig.node.core().held();
+    assert!(asked.empty.contains(&LedgerId(7)) && !asked.empty.contains(&LedgerId(8)));
+    let output = rig.node.event(Event::Strayed {
+        ledgers,
+        copies: asked.copies,
+    });
+    rig.take(output);
+    assert_eq!(runs(&rig, 8, 0..100), []);
+    let (_, output) = rig.node.add(copy(&rig, 3));
+    rig.take(output);
+    rig.settle();
+    let found: Vec<_> = runs(&rig, 8, 0..100)
+        .iter()
+        .map(|run| run.first.0..run.end.0)
+        .collect();
+    assert_eq!(found, [3..4]);
+    assert_eq!(runs(&rig, 9, 0..100).len(), 1, "nobody spoke of it");
+    // Without a record, so a restart may bring back what files still hold; what was copied since is there in any case.
+    let rig = rig.reopen(small(), Survival::Nothing, &[]);
+    assert!(runs(&rig, 8, 3..4).len() == 1 && runs(&rig, 9, 0..60).len() == 1);
 }

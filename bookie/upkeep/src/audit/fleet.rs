@@ -155,6 +155,7 @@ mod tests {
             live: live.then(|| LiveBookie {
                 mode: "normal".to_owned(),
                 endpoint: "here:1".to_owned(),
+                http: String::new(),
             }),
         }
     }

@@ -140,7 +140,8 @@ impl Upkeep {
                     tokio::select! {
                         biased;
                         () = shutdown.cancelled() => {
-                            let ended = metadata.end_lease(lease).await;
+                            // Without an answer it ends by itself.
+                            let ended = timeout(LOOK, metadata.end_lease(lease)).await;
                             return drop(ended);
                         }
                         () = keep(&*metadata, lease) => {}

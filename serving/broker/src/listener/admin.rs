@@ -236,6 +236,17 @@ impl v1::admin_server::Admin for AdminService {
         self.0.answer("Admin.DescribeCluster", work).await
     }
 
+    async fn list_bookies(
+        &self,
+        _: Request<v1::ListBookiesRequest>,
+    ) -> Result<Response<v1::ListBookiesResponse>, Status> {
+        let work = async {
+            self.0.allow(Action::Describe, Resource::Cell)?;
+            self.0.bookies().await
+        };
+        self.0.answer("Admin.ListBookies", work).await
+    }
+
     async fn change_bookie(
         &self,
         request: Request<v1::ChangeBookieRequest>,
@@ -243,10 +254,7 @@ impl v1::admin_server::Admin for AdminService {
         let request = request.into_inner();
         let work = async {
             self.0.allow(Action::Operate, Resource::Cell)?;
-            let changed = self.0.change_bookie(&request.name, &request.state).await?;
-            Ok(v1::ChangeBookieResponse {
-                bookie: Some(changed),
-            })
+            self.0.change_bookie(&request).await
         };
         self.0.answer("Admin.ChangeBookie", work).await
     }

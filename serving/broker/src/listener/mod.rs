@@ -14,6 +14,7 @@
 mod accept;
 mod admin;
 mod backlog;
+mod bookies;
 mod cluster;
 mod consuming;
 mod damage;

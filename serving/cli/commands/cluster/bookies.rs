@@ -1,7 +1,7 @@
 //! Bookies as they are shown.
 
 use hulse_proto::error::{Fault, Reason};
-use hulse_sdk::{BookieInfo, ClusterInfo};
+use hulse_sdk::{Bookie, ClusterInfo};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -19,12 +19,14 @@ pub(crate) struct BookieView {
     http: Option<String>,
     pub(super) ledgers: Option<u64>,
     pub(super) bytes: Option<u64>,
+    pub(super) seconds_left: Option<u64>,
     /// Why copies cannot be moved from it now, or made on it.
     pub(super) blocked: Vec<String>,
 }
 
 impl BookieView {
-    pub(super) fn of(bookie: &BookieInfo, info: &ClusterInfo) -> Self {
+    pub(super) fn of(bookie: &Bookie, info: &ClusterInfo) -> Self {
+        let live = bookie.live.as_ref();
         let told = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let blocked = info.upkeep.iter().flat_map(|upkeep| &upkeep.blocked);
         let blocked = blocked
@@ -37,13 +39,14 @@ impl BookieView {
         Self {
             bookie: bookie.name.clone(),
             state: bookie.state.clone(),
-            running: !bookie.mode.is_empty(),
-            mode: told(&bookie.mode),
+            running: live.is_some(),
+            mode: live.map(|live| live.mode.clone()),
             zone: bookie.zone.clone(),
-            endpoint: told(&bookie.endpoint),
-            http: told(&bookie.http),
-            ledgers: bookie.ledgers,
-            bytes: bookie.bytes,
+            endpoint: live.and_then(|live| told(&live.endpoint)),
+            http: live.and_then(|live| told(&live.http)),
+            ledgers: bookie.holds.map(|(ledgers, _)| ledgers),
+            bytes: bookie.holds.map(|(_, bytes)| bytes),
+            seconds_left: bookie.time_left.map(|left| left.as_secs()),
             blocked: blocked.collect(),
         }
     }
@@ -63,6 +66,7 @@ impl BookieView {
             http: None,
             ledgers,
             bytes: None,
+            seconds_left: None,
             blocked: Vec::new(),
         }
     }
@@ -104,6 +108,11 @@ impl View for BookieView {
         Field::text("http", "host:port of its metrics and health").or_null(),
         Field::integer("ledgers", "that name it, as upkeep saw last").or_null(),
         Field::integer("bytes", "of them, about").or_null(),
+        Field::integer(
+            "seconds_left",
+            "while it drains: how long that takes yet, about",
+        )
+        .or_null(),
         Field::text("blocked[]", "why copies cannot be moved or made now"),
     ];
 

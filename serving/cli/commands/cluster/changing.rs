@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hulse_sdk::{Admin, ClusterInfo};
+use hulse_sdk::{Admin, BookieState};
 
 use super::ask;
 use super::bookies::{self, BookieView};
@@ -19,24 +19,25 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const SAY_EVERY: u32 = 10;
 
 /// What is asked for: of which bookie, which state, in words.
-fn meaning(command: &Bookies) -> Option<(&str, &'static str, String)> {
+fn meaning(command: &Bookies) -> Option<(&str, BookieState, String)> {
     match command {
         Bookies::Decommission { name, .. } => Some((
             name,
-            "draining",
+            BookieState::Draining,
             format!("move all copies off {name} and retire it: its disk never serves again"),
         )),
         Bookies::Recommission { name } => {
-            Some((name, "active", format!("let {name} take new ledgers again")))
+            let words = format!("let {name} take new ledgers again");
+            Some((name, BookieState::Active, words))
         }
         Bookies::ReadOnly { name } => Some((
             name,
-            "read-only",
+            BookieState::ReadOnly,
             format!("let {name} take no new ledgers; it keeps what it has"),
         )),
         Bookies::Lost { name } => Some((
             name,
-            "lost",
+            BookieState::Lost,
             format!(
                 "give up the disk of {name} for good: its copies are made anew on others, and it never serves again"
             ),
@@ -82,7 +83,7 @@ async fn retired(session: Session<'_>, admin: &Admin, name: &str) -> Result<(), 
         if bookie.state != "draining" {
             return Ok(());
         }
-        let words = left(&bookie, &info);
+        let words = left(&bookie);
         if looks % SAY_EVERY == 0 || bookie.blocked.join("") != said {
             session.output.say(&words);
             said = bookie.blocked.join("");
@@ -92,19 +93,14 @@ async fn retired(session: Session<'_>, admin: &Admin, name: &str) -> Result<(), 
     }
 }
 
-/// "12 ledgers, 38MiB are left; about 3m; blocked: …".
-fn left(bookie: &BookieView, info: &ClusterInfo) -> String {
+/// "bookie-3: 12 ledgers, 38MiB are left; about 3m; blocked: …".
+fn left(bookie: &BookieView) -> String {
     let Some((ledgers, left)) = bookie.ledgers.zip(bookie.bytes) else {
         return format!("{}: nobody has counted yet what it holds", bookie.bookie);
     };
-    let speed = info
-        .upkeep
-        .as_ref()
-        .map_or(0, |upkeep| upkeep.bytes_per_second);
-    let time = match left.checked_div(speed) {
-        Some(seconds) => format!("; about {}", Period(Duration::from_secs(seconds.max(1)))),
-        None => String::new(),
-    };
+    let time = bookie.seconds_left.map_or_else(String::new, |seconds| {
+        format!("; about {}", Period(Duration::from_secs(seconds.max(1))))
+    });
     let blocked = match bookie.blocked.is_empty() {
         true => String::new(),
         false => format!("; blocked: {}", bookie.blocked.join("; ")),

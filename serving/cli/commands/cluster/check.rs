@@ -62,8 +62,14 @@ fn scale_in(all: &[BookieView], stay: u32) -> Result<String, Failure> {
 
 /// What the node itself says.
 fn restart(session: Session<'_>, info: &ClusterInfo, node: &str) -> Result<String, Failure> {
-    let brokers = info.brokers.iter().map(|one| (&one.name, &one.http));
-    let bookies = info.bookies.iter().map(|one| (&one.name, &one.http));
+    let brokers = info
+        .brokers
+        .iter()
+        .map(|one| (&one.name, one.http.as_str()));
+    let bookies = info.bookies.iter().map(|one| {
+        let live = one.live.as_ref();
+        (&one.name, live.map_or("", |live| live.http.as_str()))
+    });
     let mut named = brokers.chain(bookies).filter(|(name, _)| *name == node);
     let Some((_, http)) = named
         .clone()

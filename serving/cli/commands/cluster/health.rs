@@ -1,6 +1,6 @@
 //! What of a cluster is not as it should be. Pure, so that each finding has a test; the doctor tells the same.
 
-use hulse_sdk::{BlockedInfo, ClusterInfo, UpkeepInfo};
+use hulse_sdk::{Blocked, ClusterInfo, Upkeep};
 
 use super::status::{counts, lacking_for, writable};
 use crate::commands::doctor::{Ailment, Finding, Weight};
@@ -65,7 +65,7 @@ pub(crate) fn findings(info: &ClusterInfo) -> Vec<Finding> {
     }
     for bookie in info.bookies.iter().filter(|one| counts(one)) {
         let name = &bookie.name;
-        if bookie.mode.is_empty() {
+        if bookie.live.is_none() {
             found.push(
                 Ailment::BookieDown
                     .found("a bookie does not run", name)
@@ -75,7 +75,7 @@ pub(crate) fn findings(info: &ClusterInfo) -> Vec<Finding> {
                     )),
             );
         } else if bookie.state == "draining" {
-            let left = bookie.bytes.map_or_else(String::new, |left| {
+            let left = bookie.holds.map_or_else(String::new, |(_, left)| {
                 format!("; {} are left on it", bytes(left))
             });
             found.push(
@@ -95,7 +95,7 @@ pub(crate) fn findings(info: &ClusterInfo) -> Vec<Finding> {
 }
 
 /// What upkeep found.
-fn copies(info: &ClusterInfo, upkeep: &UpkeepInfo) -> Vec<Finding> {
+fn copies(info: &ClusterInfo, upkeep: &Upkeep) -> Vec<Finding> {
     let mut found = Vec::new();
     let age = info.now_ms.saturating_sub(upkeep.at_ms);
     if age > REPORT_MS_MAX {
@@ -112,7 +112,7 @@ fn copies(info: &ClusterInfo, upkeep: &UpkeepInfo) -> Vec<Finding> {
                 .next("look at the logs of the bookies"),
         );
     }
-    let unreadable: Vec<&BlockedInfo> = upkeep
+    let unreadable: Vec<&Blocked> = upkeep
         .blocked
         .iter()
         .filter(|blocked| blocked.kind == "unreadable")
@@ -132,39 +132,42 @@ fn copies(info: &ClusterInfo, upkeep: &UpkeepInfo) -> Vec<Finding> {
         );
     }
     if upkeep.lacking_ledgers > 0 {
-        let time =
-            lacking_for(info).map_or_else(String::new, |time| format!(" for {}", Period(time)));
-        let speed = match upkeep.bytes_per_second {
-            0 => String::new(),
-            speed => format!(", {} a second", bytes(speed)),
-        };
-        let others: Vec<String> = upkeep
-            .blocked
-            .iter()
-            .filter(|blocked| blocked.kind != "unreadable")
-            .take(NAMED_MAX)
-            .map(|blocked| {
-                format!(
-                    "ledger {} ({}): {}",
-                    blocked.ledger, blocked.kind, blocked.why
-                )
-            })
-            .collect();
-        let blocked = match others.is_empty() {
-            true => String::new(),
-            false => format!("; blocked: {}", others.join("; ")),
-        };
-        found.push(
-            Ailment::FewerCopies
-                .found("records have fewer copies than they should", "the cluster")
-                .why(format!(
-                    "{} of {} ledgers{time}; {} to be copied{speed}{blocked}",
-                    grouped(upkeep.lacking_ledgers),
-                    grouped(upkeep.ledgers),
-                    bytes(upkeep.bytes_to_copy)
-                ))
-                .next("hulse bookies list; start those that do not run, or wait: it is repaired by itself"),
-        );
+        found.push(fewer(info, upkeep));
     }
     found
+}
+
+/// Ledgers that lack copies: since when, and what is done about it.
+fn fewer(info: &ClusterInfo, upkeep: &Upkeep) -> Finding {
+    let time = lacking_for(info).map_or_else(String::new, |time| format!(" for {}", Period(time)));
+    let speed = match upkeep.bytes_per_second {
+        0 => String::new(),
+        speed => format!(", {} a second", bytes(speed)),
+    };
+    let others: Vec<String> = upkeep
+        .blocked
+        .iter()
+        .filter(|blocked| blocked.kind != "unreadable")
+        .take(NAMED_MAX)
+        .map(|blocked| {
+            format!(
+                "ledger {} ({}): {}",
+                blocked.ledger, blocked.kind, blocked.why
+            )
+        })
+        .collect();
+    let blocked = match others.is_empty() {
+        true => String::new(),
+        false => format!("; blocked: {}", others.join("; ")),
+    };
+
+    Ailment::FewerCopies
+        .found("records have fewer copies than they should", "the cluster")
+        .why(format!(
+            "{} of {} ledgers{time}; {} to be copied{speed}{blocked}",
+            grouped(upkeep.lacking_ledgers),
+            grouped(upkeep.ledgers),
+            bytes(upkeep.bytes_to_copy)
+        ))
+        .next("hulse bookies list; start those that do not run, or wait: it is repaired by itself")
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hulse_sdk::{BookieInfo, ClusterInfo};
+use hulse_sdk::{Bookie, ClusterInfo};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -32,13 +32,14 @@ pub(crate) struct StatusView {
 }
 
 /// True for a bookie that is to be there.
-pub(super) fn counts(bookie: &BookieInfo) -> bool {
+pub(super) fn counts(bookie: &Bookie) -> bool {
     bookie.state != "retired" && bookie.state != "lost"
 }
 
 /// True for one that takes records.
-pub(super) fn writable(bookie: &BookieInfo) -> bool {
-    bookie.state == "active" && matches!(bookie.mode.as_str(), "normal" | "low")
+pub(super) fn writable(bookie: &Bookie) -> bool {
+    let mode = bookie.live.as_ref().map(|live| live.mode.as_str());
+    bookie.state == "active" && matches!(mode, Some("normal" | "low"))
 }
 
 /// Since when ledgers lack copies.
@@ -56,8 +57,8 @@ impl StatusView {
             Some(Weight::Problem) => "degraded",
             Some(Weight::Damage | Weight::Unreachable) => "damaged",
         };
-        let bookies: Vec<&BookieInfo> = info.bookies.iter().filter(|one| counts(one)).collect();
-        let count = |wanted: &dyn Fn(&BookieInfo) -> bool| {
+        let bookies: Vec<&Bookie> = info.bookies.iter().filter(|one| counts(one)).collect();
+        let count = |wanted: &dyn Fn(&Bookie) -> bool| {
             let wanted = bookies.iter().filter(|bookie| wanted(bookie));
             wanted.count() as u64
         };
@@ -72,7 +73,7 @@ impl StatusView {
             ack_quorum,
             brokers: info.brokers.len() as u64,
             bookies: bookies.len() as u64,
-            bookies_running: count(&|bookie| !bookie.mode.is_empty()),
+            bookies_running: count(&|bookie| bookie.live.is_some()),
             bookies_writable: count(&writable),
             ledgers: upkeep.map(|upkeep| upkeep.ledgers),
             lacking_ledgers: upkeep.map(|upkeep| upkeep.lacking_ledgers),

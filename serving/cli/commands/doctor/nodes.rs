@@ -22,14 +22,12 @@ pub(super) fn examine(
     wait: Duration,
 ) -> Vec<Finding> {
     let mut found = findings(info);
-    let brokers = info
-        .brokers
-        .iter()
-        .map(|one| ("broker", &one.name, &one.http));
-    let bookies = info
-        .bookies
-        .iter()
-        .map(|one| ("bookie", &one.name, &one.http));
+    let brokers = info.brokers.iter();
+    let brokers = brokers.map(|one| ("broker", &one.name, one.http.as_str()));
+    let bookies = info.bookies.iter().map(|one| {
+        let http = one.live.as_ref().map_or("", |live| live.http.as_str());
+        ("bookie", &one.name, http)
+    });
     let mut seen: BTreeSet<&str> = asked.into_iter().collect();
     let told = brokers
         .chain(bookies)

@@ -1,6 +1,7 @@
 //! Administration of topics, subscriptions and ledgers: typed forms of services Admin and Subscriptions.
 
 mod backlog;
+mod bookies;
 mod cluster;
 mod damage;
 mod handle;
@@ -11,7 +12,8 @@ mod subscriptions;
 mod types;
 
 pub use backlog::{BacklogAction, BacklogQuota, KeptBacklog};
-pub use cluster::{BlockedInfo, BookieInfo, BrokerInfo, ClusterInfo, UpkeepInfo};
+pub use bookies::{Blocked, Bookie, BookieState, Bookies, LiveBookie, Upkeep};
+pub use cluster::{BrokerInfo, ClusterInfo};
 pub use damage::{Damage, DamagedRecords};
 pub use handle::Admin;
 pub use offsets::Offsets;
