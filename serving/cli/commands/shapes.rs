@@ -62,6 +62,10 @@ pub(crate) const ROWS: &[Row] = &[
         "bookie format",
         Answer::Text("nothing; who it is now goes to standard error"),
     ),
+    row(
+        "bookie replace",
+        Answer::Text("nothing; who it is now goes to standard error"),
+    ),
     row("produce", Answer::One(super::produce::ProducedView::FIELDS)),
     row("consume", Answer::Stream(RECORD_FIELDS)),
     row("topics list", Answer::Many(topics::TopicRow::FIELDS)),

@@ -48,7 +48,7 @@ mod testing;
 
 pub use admin::{
     Admin, AttachedConsumer, BacklogAction, BacklogQuota, Blocked, Bookie, BookieState, Bookies,
-    BrokerInfo, ClusterInfo, Cursor, CursorSelection, CursorState, Damage, DamagedRecords, Keep,
+    Broker, Cluster, Cursor, CursorSelection, CursorState, Damage, DamagedRecords, Keep,
     KeptBacklog, Ledger, LiveBookie, MovedCursor, NewSubscription, NewTopic, Offsets, Partition,
     Retention, Subscription, SubscriptionChange, Topic, TopicChange, TrimTo, Trimmed, UpdateEffect,
     Upkeep,

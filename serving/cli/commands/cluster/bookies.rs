@@ -1,7 +1,7 @@
 //! Bookies as they are shown.
 
 use hulse_proto::error::{Fault, Reason};
-use hulse_sdk::{Bookie, ClusterInfo};
+use hulse_sdk::{Bookie, Cluster};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ pub(crate) struct BookieView {
 }
 
 impl BookieView {
-    pub(super) fn of(bookie: &Bookie, info: &ClusterInfo) -> Self {
+    pub(super) fn of(bookie: &Bookie, info: &Cluster) -> Self {
         let live = bookie.live.as_ref();
         let told = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let blocked = info.upkeep.iter().flat_map(|upkeep| &upkeep.blocked);
@@ -73,13 +73,13 @@ impl BookieView {
 }
 
 /// All of them.
-pub(super) fn all(info: &ClusterInfo) -> Vec<BookieView> {
+pub(super) fn all(info: &Cluster) -> Vec<BookieView> {
     let all = info.bookies.iter();
     all.map(|bookie| BookieView::of(bookie, info)).collect()
 }
 
 /// The one of this name.
-pub(super) fn find(info: &ClusterInfo, name: &str) -> Result<BookieView, Failure> {
+pub(super) fn find(info: &Cluster, name: &str) -> Result<BookieView, Failure> {
     let all = all(info);
     let known: Vec<String> = all.iter().map(|bookie| bookie.bookie.clone()).collect();
     let found = all.into_iter().find(|bookie| bookie.bookie == name);

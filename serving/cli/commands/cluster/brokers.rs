@@ -1,6 +1,6 @@
 //! Brokers as they are shown.
 
-use hulse_sdk::BrokerInfo;
+use hulse_sdk::Broker;
 use serde::Serialize;
 
 use crate::failure::{Code, Failure};
@@ -17,7 +17,7 @@ pub(crate) struct BrokerView {
 }
 
 impl BrokerView {
-    pub(super) fn of(info: &BrokerInfo) -> Self {
+    pub(super) fn of(info: &Broker) -> Self {
         Self {
             broker: info.name.clone(),
             endpoint: info.endpoint.clone(),

@@ -1,6 +1,6 @@
 //! May something be done to the cluster now: yes, or no and why not.
 
-use hulse_sdk::ClusterInfo;
+use hulse_sdk::Cluster;
 
 use super::bookies::{BookieView, all};
 use crate::arguments::CheckCommand;
@@ -15,7 +15,7 @@ use crate::output::grouped;
 /// No; with `HULSE-9206`.
 pub(super) fn run(
     session: Session<'_>,
-    info: &ClusterInfo,
+    info: &Cluster,
     command: &CheckCommand,
 ) -> Result<(), Stop> {
     let safe = match command {
@@ -61,7 +61,7 @@ fn scale_in(all: &[BookieView], stay: u32) -> Result<String, Failure> {
 }
 
 /// What the node itself says.
-fn restart(session: Session<'_>, info: &ClusterInfo, node: &str) -> Result<String, Failure> {
+fn restart(session: Session<'_>, info: &Cluster, node: &str) -> Result<String, Failure> {
     let brokers = info
         .brokers
         .iter()

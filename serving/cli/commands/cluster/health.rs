@@ -1,6 +1,6 @@
 //! What of a cluster is not as it should be. Pure, so that each finding has a test; the doctor tells the same.
 
-use hulse_sdk::{Blocked, ClusterInfo, Upkeep};
+use hulse_sdk::{Blocked, Cluster, Upkeep};
 
 use super::status::{counts, lacking_for, writable};
 use crate::commands::doctor::{Ailment, Finding, Weight};
@@ -18,7 +18,7 @@ const REPORT_MS_MAX: i64 = 15 * 60 * 1_000;
 ///
 /// # Errors
 /// There are problems.
-pub(super) fn run(session: Session<'_>, info: &ClusterInfo) -> Result<(), Stop> {
+pub(super) fn run(session: Session<'_>, info: &Cluster) -> Result<(), Stop> {
     let found = findings(info);
     session.output.list(&found)?;
     let code = match found.iter().map(|finding| finding.weight).max() {
@@ -38,7 +38,7 @@ pub(super) fn run(session: Session<'_>, info: &ClusterInfo) -> Result<(), Stop> 
 }
 
 /// What metadata say of nodes and copies.
-pub(crate) fn findings(info: &ClusterInfo) -> Vec<Finding> {
+pub(crate) fn findings(info: &Cluster) -> Vec<Finding> {
     let mut found = Vec::new();
     let (ensemble, _, ack) = info.quorums;
     let takes = info.bookies.iter().filter(|one| writable(one)).count();
@@ -95,7 +95,7 @@ pub(crate) fn findings(info: &ClusterInfo) -> Vec<Finding> {
 }
 
 /// What upkeep found.
-fn copies(info: &ClusterInfo, upkeep: &Upkeep) -> Vec<Finding> {
+fn copies(info: &Cluster, upkeep: &Upkeep) -> Vec<Finding> {
     let mut found = Vec::new();
     let age = info.now_ms.saturating_sub(upkeep.at_ms);
     if age > REPORT_MS_MAX {
@@ -138,7 +138,7 @@ fn copies(info: &ClusterInfo, upkeep: &Upkeep) -> Vec<Finding> {
 }
 
 /// Ledgers that lack copies: since when, and what is done about it.
-fn fewer(info: &ClusterInfo, upkeep: &Upkeep) -> Finding {
+fn fewer(info: &Cluster, upkeep: &Upkeep) -> Finding {
     let time = lacking_for(info).map_or_else(String::new, |time| format!(" for {}", Period(time)));
     let speed = match upkeep.bytes_per_second {
         0 => String::new(),

@@ -8,7 +8,7 @@ mod check;
 mod health;
 mod status;
 
-use hulse_sdk::{Admin, ClusterInfo};
+use hulse_sdk::{Admin, Cluster};
 
 use crate::arguments::{Bookies, Brokers, ClusterCommand};
 use crate::commands::session::Session;
@@ -23,7 +23,7 @@ pub(crate) use status::StatusView;
 ///
 /// # Errors
 /// The server's.
-pub(crate) async fn ask(admin: &Admin, partitions: bool) -> Result<ClusterInfo, Failure> {
+pub(crate) async fn ask(admin: &Admin, partitions: bool) -> Result<Cluster, Failure> {
     let asked = admin.cluster(partitions).await;
     asked.map_err(|error| Failure::from_sdk("cannot describe the cluster", "the cluster", &error))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hulse_sdk::{Bookie, ClusterInfo};
+use hulse_sdk::{Bookie, Cluster};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -43,14 +43,14 @@ pub(super) fn writable(bookie: &Bookie) -> bool {
 }
 
 /// Since when ledgers lack copies.
-pub(super) fn lacking_for(info: &ClusterInfo) -> Option<Duration> {
+pub(super) fn lacking_for(info: &Cluster) -> Option<Duration> {
     let since = info.upkeep.as_ref()?.lacking_since_ms?;
     let ms = info.now_ms.saturating_sub(since);
     Some(Duration::from_secs(u64::try_from(ms / 1_000).unwrap_or(0)))
 }
 
 impl StatusView {
-    pub(super) fn of(info: &ClusterInfo) -> Self {
+    pub(super) fn of(info: &Cluster) -> Self {
         let worst = findings(info).iter().map(|found| found.weight).max();
         let state = match worst {
             None | Some(Weight::Note) => "healthy",

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hulse_sdk::ClusterInfo;
+use hulse_sdk::Cluster;
 
 use super::finding::{Ailment, Finding};
 use super::metrics::Metrics;
@@ -16,7 +16,7 @@ const NODES_MAX: usize = 64;
 /// Asks every node that tells where. `asked`: the one whose metrics were looked at already. `here`: the cluster is on this machine;
 /// otherwise what listens on loopback only cannot be asked, and is passed over.
 pub(super) fn examine(
-    info: &ClusterInfo,
+    info: &Cluster,
     asked: Option<&str>,
     here: bool,
     wait: Duration,

@@ -9,13 +9,13 @@ use crate::error::Error;
 /// A cell, as the broker that answered found it in metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ClusterInfo {
+pub struct Cluster {
     /// Its identity, 16 bytes.
     pub cell: Vec<u8>,
     /// Bookies of a ledger, copies of an entry, and copies before an answer.
     pub quorums: (u32, u32, u32),
     /// Brokers that run, by name.
-    pub brokers: Vec<BrokerInfo>,
+    pub brokers: Vec<Broker>,
     /// Bookies that were ever registered, by name.
     pub bookies: Vec<Bookie>,
     /// How the copies are; `None`: nobody has looked yet.
@@ -29,7 +29,7 @@ pub struct ClusterInfo {
 /// A broker that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct BrokerInfo {
+pub struct Broker {
     /// Name.
     pub name: String,
     /// Where clients reach it.
@@ -47,13 +47,13 @@ impl Admin {
     ///
     /// # Errors
     /// Why it could not be asked.
-    pub async fn cluster(&self, partitions: bool) -> Result<ClusterInfo, Error> {
+    pub async fn cluster(&self, partitions: bool) -> Result<Cluster, Error> {
         let request = v1::DescribeClusterRequest { partitions };
         let answer = self.ask(request, |mut admin, request| async move {
             admin.describe_cluster(request).await
         });
         let answer = answer.await?;
-        Ok(ClusterInfo {
+        Ok(Cluster {
             cell: answer.cell_uuid.to_vec(),
             quorums: (answer.ensemble, answer.write_quorum, answer.ack_quorum),
             brokers: answer.brokers.into_iter().map(broker).collect(),
@@ -65,8 +65,8 @@ impl Admin {
     }
 }
 
-fn broker(wire: v1::BrokerDescription) -> BrokerInfo {
-    BrokerInfo {
+fn broker(wire: v1::BrokerDescription) -> Broker {
+    Broker {
         name: wire.name,
         endpoint: wire.endpoint,
         http: wire.http,

@@ -13,7 +13,7 @@ mod types;
 
 pub use backlog::{BacklogAction, BacklogQuota, KeptBacklog};
 pub use bookies::{Blocked, Bookie, BookieState, Bookies, LiveBookie, Upkeep};
-pub use cluster::{BrokerInfo, ClusterInfo};
+pub use cluster::{Broker, Cluster};
 pub use damage::{Damage, DamagedRecords};
 pub use handle::Admin;
 pub use offsets::Offsets;
