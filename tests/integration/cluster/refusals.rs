@@ -65,6 +65,8 @@ fn other_life(cluster: &Cluster) {
     use hulse_proto::wire::{Message as _, metadata as wire};
     const KEY: &str = "bookie/b1";
     let runtime = super::load::runtime();
+    // Its connection is dialled by a task.
+    let _entered = runtime.enter();
     let options = EtcdOptions::new([cluster.etcd.url()], "hulse/");
     let store = EtcdStore::new(options).unwrap();
     let put = |value: bytes::Bytes| {
