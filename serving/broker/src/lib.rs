@@ -29,6 +29,7 @@ mod metrics;
 mod owner;
 mod partition;
 mod removal;
+mod restart;
 mod retention;
 mod serve;
 pub mod state;
@@ -53,6 +54,7 @@ pub use partition::{
     CursorView, Handed, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy,
     ProduceFuture, Produced, Stand, Tie,
 };
+pub use restart::RestartRole;
 pub use retention::{Limits, RetentionPolicy, Setting};
 pub use serve::{Broker, ServeError, serve, serve_with};
 pub use storage_damage::{DamageReport, DamagedEntries, StorageDamage};

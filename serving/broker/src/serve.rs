@@ -16,6 +16,7 @@ use crate::backlogs::Watch;
 use crate::http::{Probes, StorageMode, serve_probes};
 use crate::listener::{Front, FrontParts, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
+use crate::restart::RestartRole;
 use crate::retention::Sweep;
 use crate::subscriptions::Orphans;
 use crate::topics::Topics;
@@ -96,6 +97,7 @@ pub async fn serve_with(
         broker.metadata.clone(),
         broker.storage_mode,
     );
+    probes.set_role(RestartRole::Broker(broker.config.name.clone()));
     let front = Front::new(FrontParts {
         config: broker.config,
         partitions: broker.partitions,

@@ -59,6 +59,8 @@ fn flags(broker: &Broker) -> Vec<(&'static str, &'static str, String)> {
 
 /// The broker's key.
 struct Keys {
+    /// Other processes could have the name.
+    claimed: bool,
     key: String,
     node: wire::Node,
 }
@@ -82,7 +84,7 @@ impl Registered for Keys {
     fn standing(&self, _: bool) {}
 
     fn claim(&self) -> Option<Claim> {
-        Some(Claim {
+        self.claimed.then(|| Claim {
             key: self.key.clone(),
             boot: self.node.boot_uuid.clone(),
         })
@@ -90,11 +92,13 @@ impl Registered for Keys {
 }
 
 /// A running broker.
-struct Server {
+pub(super) struct Server {
     config: Config,
-    grpc: SocketAddr,
-    http: SocketAddr,
-    kafka: Vec<SocketAddr>,
+    /// Where its metadata are, for failures.
+    metadata_at: String,
+    pub(super) grpc: SocketAddr,
+    pub(super) http: SocketAddr,
+    pub(super) kafka: Vec<SocketAddr>,
     serving: JoinHandle<Result<(), ServeError>>,
     presence: JoinHandle<Result<(), PresenceError>>,
     /// Ends the presence, after the listeners.
@@ -106,20 +110,38 @@ impl Server {
     /// `None`: the end was asked for before etcd answered.
     async fn start(config: Config, shutdown: &CancellationToken) -> Result<Option<Self>, Failure> {
         let memory = Memory::split(&config)?;
-        let Ports { grpc, http, kafka } = Ports::bind(&config)?;
+        let ports = Ports::bind(&config)?;
+        let Some(ground) = Ground::in_cluster(&config, shutdown).await? else {
+            return Ok(None);
+        };
+        let parts = (config, memory, ports);
+        let server = Self::over(parts, ground, false, shutdown.clone());
+        server.await.map(Some)
+    }
+
+    /// A broker with these listeners, over this ground. `folded`: in one process with all others of its cell, so that nobody else can
+    /// have its name.
+    ///
+    /// # Errors
+    /// Metadata do not answer, or its name cannot be had.
+    pub(super) async fn over(
+        (config, memory, ports): (Config, Memory, Ports),
+        mut ground: Ground,
+        folded: bool,
+        shutdown: CancellationToken,
+    ) -> Result<Self, Failure> {
+        let Ports { grpc, http, kafka } = ports;
         let (grpc_at, http_at) = (local(&grpc)?, local(&http)?);
         let kafka_at = kafka
             .iter()
             .map(|(_, listener)| local(listener))
             .collect::<Result<Vec<_>, _>>()?;
-        let Some(mut ground) = Ground::in_cluster(&config, shutdown).await? else {
-            return Ok(None);
-        };
-        let at = config.metadata.endpoints.join(", ");
+        let at = ground.at.clone();
         let bookies = bookies::of_cluster(Arc::clone(&ground.metadata)).await;
         let bookies = bookies.map_err(|error| failures::metadata(&error, &at))?;
-        let advertised = Advertised::new(&config, grpc_at, ground.uuid());
+        let advertised = Advertised::new(&config, (grpc_at, http_at), ground.uuid());
         let keys = Keys {
+            claimed: !folded,
             key: format!("node/broker/{}", ground.name),
             node: advertised.node(),
         };
@@ -138,16 +160,17 @@ impl Server {
         );
         let serving = serve_with(broker, grpc, http, kafka, shutdown.clone());
         let serving = tokio::spawn(serving);
-        Ok(Some(Self {
+        Ok(Self {
             config,
+            metadata_at: at,
             grpc: grpc_at,
             http: http_at,
             kafka: kafka_at,
             serving,
             presence,
             leave,
-            shutdown: shutdown.clone(),
-        }))
+            shutdown,
+        })
     }
 
     fn banner(&self, began: Instant, output: Output) -> Vec<String> {
@@ -162,8 +185,11 @@ impl Server {
     }
 
     /// Serves until the end is asked for or something fails, then closes everything.
-    async fn wait(mut self) -> Result<(), Failure> {
-        let at = self.config.metadata.endpoints.join(", ");
+    ///
+    /// # Errors
+    /// Its name or a listener failed.
+    pub(super) async fn wait(mut self) -> Result<(), Failure> {
+        let at = self.metadata_at.clone();
         let broken = tokio::select! {
             biased;
             ended = &mut self.serving => {

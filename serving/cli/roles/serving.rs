@@ -24,15 +24,18 @@ use crate::failure::{Code, Failure};
 pub(super) struct Advertised {
     /// `host:port` that clients are told to dial.
     pub(super) endpoint: String,
+    /// `host:port` of its metrics and health.
+    pub(super) http: String,
     /// This start of it.
     pub(super) boot: Uuid,
 }
 
 impl Advertised {
     /// At the address of this listener, unless the configuration names another.
-    pub(super) fn new(config: &Config, grpc: SocketAddr, boot: Uuid) -> Self {
+    pub(super) fn new(config: &Config, (grpc, http): (SocketAddr, SocketAddr), boot: Uuid) -> Self {
         Self {
             endpoint: advertised(&config.listen.advertise, grpc),
+            http: beside(&config.listen.advertise, http),
             boot,
         }
     }
@@ -45,6 +48,7 @@ impl Advertised {
             boot_counter: 0,
             clock_ms: 0,
             mode: "normal".to_owned(),
+            http: self.http.clone(),
         }
     }
 }
@@ -55,6 +59,14 @@ pub(super) fn advertised(said: &str, at: SocketAddr) -> String {
         "auto" if at.ip().is_unspecified() => format!("127.0.0.1:{}", at.port()),
         "auto" => at.to_string(),
         address => address.to_owned(),
+    }
+}
+
+/// Where others reach the HTTP of a node whose clients or brokers are told to dial `said`: on the same host.
+pub(super) fn beside(said: &str, http: SocketAddr) -> String {
+    match said.rsplit_once(':') {
+        Some((host, _)) if !http.ip().is_loopback() => format!("{host}:{}", http.port()),
+        _ => advertised("auto", http),
     }
 }
 
@@ -95,6 +107,10 @@ pub(super) fn broker(
         Arc::clone(&ground.clock),
         ground.seed(),
     );
+    if config.quorums().ensemble > 1 {
+        let follower = client.clone();
+        tokio::spawn(async move { follower.follow_departures().await });
+    }
     let settings = settings(config, memory, &ground, advertised.endpoint);
     let partitions = PartitionsConfig {
         metadata: Arc::clone(&ground.metadata),

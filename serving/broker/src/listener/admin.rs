@@ -224,6 +224,41 @@ impl v1::admin_server::Admin for AdminService {
         self.0.answer("Admin.ListDamage", work).await
     }
 
+    async fn describe_cluster(
+        &self,
+        request: Request<v1::DescribeClusterRequest>,
+    ) -> Result<Response<v1::DescribeClusterResponse>, Status> {
+        let partitions = request.into_inner().partitions;
+        let work = async {
+            self.0.allow(Action::Describe, Resource::Cell)?;
+            self.0.cluster(partitions).await
+        };
+        self.0.answer("Admin.DescribeCluster", work).await
+    }
+
+    async fn list_bookies(
+        &self,
+        _: Request<v1::ListBookiesRequest>,
+    ) -> Result<Response<v1::ListBookiesResponse>, Status> {
+        let work = async {
+            self.0.allow(Action::Describe, Resource::Cell)?;
+            self.0.bookies().await
+        };
+        self.0.answer("Admin.ListBookies", work).await
+    }
+
+    async fn change_bookie(
+        &self,
+        request: Request<v1::ChangeBookieRequest>,
+    ) -> Result<Response<v1::ChangeBookieResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            self.0.allow(Action::Operate, Resource::Cell)?;
+            self.0.change_bookie(&request).await
+        };
+        self.0.answer("Admin.ChangeBookie", work).await
+    }
+
     async fn accept_loss(
         &self,
         request: Request<v1::AcceptLossRequest>,

@@ -1,6 +1,7 @@
 //! The listener through real sockets, over real partitions whose ledgers lie in a memory bookie.
 
 mod admin;
+mod bookies;
 mod consumer;
 mod consuming;
 mod cursors;
