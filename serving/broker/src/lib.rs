@@ -27,6 +27,7 @@ mod listener;
 mod log;
 mod metrics;
 mod owner;
+mod owners;
 mod partition;
 mod removal;
 mod retention;
@@ -48,6 +49,7 @@ pub use listener::{Connection, Door, Front, IngressPermit, WireListener, accept}
 pub use log::{ReadBatch, ReadChunk, SkipReason};
 pub use metrics::Metrics;
 pub use owner::{LedgerView, Partitions, PartitionsConfig};
+pub use owners::{BrokerView, KafkaPlace};
 pub use partition::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,
     CursorView, Handed, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy,

@@ -18,8 +18,9 @@ use uuid::Uuid;
 use crate::complaints::Complaints;
 use crate::config::BrokerConfig;
 use crate::log::{Chain, TailBudget, TimeTurns};
+use crate::owners::Owners;
 use crate::partition::{
-    Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn, take_over,
+    Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn, take_over,
 };
 use crate::storage_fault;
 
@@ -174,12 +175,14 @@ pub struct Partitions {
 impl Partitions {
     /// None open yet.
     pub fn new(config: &BrokerConfig, parts: PartitionsConfig) -> Self {
+        let boot = bytes::Bytes::copy_from_slice(parts.boot.as_bytes());
         let with = Collaborators {
-            metadata: parts.metadata,
+            metadata: parts.metadata.clone(),
             client: parts.client,
             clock: parts.clock,
             tail: TailBudget::new(config.tail_cache_bytes),
             time_turns: TimeTurns::new(),
+            owners: Owners::new(config.name.clone(), boot, parts.metadata.clone()),
             broker: config.name.clone(),
             boot: parts.boot,
             producer_expiry: config.producer_expiry,
@@ -260,7 +263,7 @@ impl Partitions {
                 slot.opening = Some(Some(epoch));
             }
         };
-        let result = take_over(&self.with, partition, policy, won).await;
+        let result = take_over(&self.with, partition, policy, Claim::Owner, won).await;
         let mut slots = self.lock();
         if let Some(slot) = slots.state.get_mut(&partition) {
             slot.opening = None;
@@ -343,6 +346,11 @@ impl Partitions {
     /// Stops serving one partition; everyone who waits there gets `why`. With TOPIC_DELETING or TOPIC_NOT_FOUND it never opens
     /// again on this broker.
     pub async fn close(&self, partition: PartitionId, why: Fault) {
+        self.close_below(partition, OwnerEpoch(u32::MAX), why).await;
+    }
+
+    /// As [`Partitions::close`], unless it serves under this epoch or a newer one.
+    pub(crate) async fn close_below(&self, partition: PartitionId, epoch: OwnerEpoch, why: Fault) {
         let turn = {
             let mut slots = self.lock();
             if matches!(why.reason, Reason::TopicDeleting | Reason::TopicNotFound) {
@@ -355,7 +363,7 @@ impl Partitions {
             .lock()
             .state
             .get_mut(&partition)
-            .and_then(|slot| slot.open.take());
+            .and_then(|slot| slot.open.take_if(|open| open.leader_epoch() < epoch));
         if let Some(handle) = handle {
             handle.stop(why).await;
         }

@@ -13,7 +13,7 @@ use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
 use crate::keys::{chain_prefix, partition_key};
 use crate::log::Chain;
 use crate::owner::Partitions;
-use crate::partition::win_epoch;
+use crate::partition::{Claim, win_epoch};
 use crate::storage_fault;
 
 /// Keys that a sweep holds at a time.
@@ -66,7 +66,7 @@ impl Partitions {
             .map_err(|error| storage_fault::metadata(&error))?
             .is_some()
         {
-            win_epoch(&self.with, partition).await?;
+            win_epoch(&self.with, partition, Claim::Deletion).await?;
         }
         Ok(())
     }

@@ -30,6 +30,9 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// Ledgers whose deletion was cut short are looked for this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
+/// A broker says that it is ready after so long, also when metadata do not tell of the others.
+const KNOWN_MAX: Duration = Duration::from_secs(2);
+
 /// A broker that is ready to be served. Built by the command line.
 pub struct Broker {
     /// What it was told at start.
@@ -104,6 +107,8 @@ pub async fn serve_with(
         metrics: broker.metrics,
         storage_damage: broker.storage_damage,
     });
+    let owners = front.partitions.with.owners.clone();
+    owners.begin();
     let services = Services::new(&front).await;
     let health = services.health();
     // The HTTP listener outlives the drain, so that its probes can tell of it.
@@ -124,6 +129,7 @@ pub async fn serve_with(
     for other in others {
         front.tasks.spawn(other.serve(front.clone()));
     }
+    owners.known_within(KNOWN_MAX).await;
     set_serving(&health, true).await;
     probes.set_serving(true);
     tracing::info!(broker = %front.config.name, advertised = %front.config.advertised, "serving");
@@ -172,7 +178,7 @@ async fn drain(front: &Front) {
     front.kill.cancel();
 }
 
-/// What a broker does besides answering: topics are watched, unfinished deletions are finished, what retention lets go is trimmed,
+/// What a broker does besides answering: owners and topics are watched, unfinished deletions are finished, what retention lets go is trimmed,
 /// subscriptions are kept within their quotas, cursors that nobody has are removed, the gauge is kept.
 async fn background(front: Arc<Front>, shutdown: CancellationToken) {
     let remover = Arc::new(front.partitions.clone());
@@ -206,10 +212,11 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
         front.config.backlog,
         front.backlogs.clone(),
     );
+    let owners = front.partitions.with.owners.clone();
     let orphans = Orphans::new(front.partitions.clone(), front.subscriptions.clone());
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
-        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run()) } => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), owners.run(&front.partitions), count, sweep, retention.run(), backlogs.run(), orphans.run()) } => {}
     }
 }

@@ -21,10 +21,10 @@ impl Front {
         }
         let topic = self.check_exists(partition).await?;
         let handle = self.partitions.open_as(partition, topic.policy()).await?;
-        if self.topics.serves(partition.topic) {
+        if self.partitions.with.owners.alone() && self.topics.serves(partition.topic) {
             return Ok(handle);
         }
-        // The topic may have been deleted between the look and the opening; then the deletion's own round may have passed
+        // The topic may have been deleted, here or by another broker, between the look and the opening; then the deletion's own round may have passed
         // already, and this opening must not leave anything behind. A reading decides, not the hint.
         match self.check_exists(partition).await {
             Ok(_) => Ok(handle),
