@@ -187,10 +187,10 @@ mod tests {
             .map(|index| winner(partition(index), two.keys()).unwrap().as_str())
             .map(|name| name.trim_start_matches("broker-").to_owned())
             .collect();
-        assert_eq!((of(0, 1), winners.concat()), WEIGHT_AND_WINNERS_V1);
+        // Brokers of two versions would each call the other the owner if this ever changed.
+        assert_eq!(of(0, 1), 15_900_720_464_137_667_398);
+        assert_eq!(winners.concat(), "12221221");
     }
-
-    const WEIGHT_AND_WINNERS_V1: (u64, String) = (0, String::new());
 
     proptest! {
         /// Whatever is known, the owner is one broker that lives: the holder first, then a pin that stays, then one that stays.

@@ -205,6 +205,7 @@ impl LaneTask {
         let batches_in_flight_max = attachment.session.batches_in_flight_max;
         self.link = Some(attachment);
         self.event(Event::Opened {
+            leader_epoch: opened.leader_epoch,
             last_epoch: opened.last_epoch,
             last_sequence: opened.last_sequence,
             batches_in_flight_max,
@@ -258,13 +259,14 @@ impl LaneTask {
             }
             Down::Flushed { seq } => self.barriers.passed(seq),
             Down::Moved(owner) => {
-                let owner_known = owner.is_some();
-                if let Some(owner) = owner {
-                    self.shared.topic.moved(self.partition, owner);
-                }
-                // A server's word is tried before a look-up.
+                let newer =
+                    owner.is_some_and(|owner| self.shared.topic.moved(self.partition, owner));
+                // A server's word is tried before a look-up, and at once, unless more is known already.
                 self.lose_link(None);
-                self.resolve = !owner_known;
+                if newer {
+                    self.resolve = false;
+                    self.delay = Duration::ZERO;
+                }
             }
             Down::Fenced(fault) if fault.kind() == ErrorKind::Fenced => {
                 self.shared.fail(fault.into());
