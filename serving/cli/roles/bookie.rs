@@ -131,6 +131,7 @@ impl Registered for Arc<Keys> {
             boot_counter: bookie.map_or(0, |bookie| bookie.status().boot_counter),
             clock_ms: SystemClock.now_ms(),
             mode: self.mode().to_owned(),
+            kafka: Vec::new(),
         };
         vec![Op::Put {
             key: self.key.clone(),

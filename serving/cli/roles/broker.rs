@@ -118,7 +118,7 @@ impl Server {
         let at = config.metadata.endpoints.join(", ");
         let bookies = bookies::of_cluster(Arc::clone(&ground.metadata)).await;
         let bookies = bookies.map_err(|error| failures::metadata(&error, &at))?;
-        let advertised = Advertised::new(&config, grpc_at, ground.uuid());
+        let advertised = Advertised::new(&config, grpc_at, ground.uuid()).with_kafka(&kafka);
         let keys = Keys {
             key: format!("node/broker/{}", ground.name),
             node: advertised.node(),

@@ -17,7 +17,7 @@ use super::build_info;
 use super::ground::Ground;
 use super::memory::Memory;
 use super::seams::{connections_max, open_files_max};
-use crate::config::{BacklogQuota, Config};
+use crate::config::{BacklogQuota, Config, KafkaListen};
 use crate::failure::{Code, Failure};
 
 /// Who this broker is to others.
@@ -26,6 +26,8 @@ pub(super) struct Advertised {
     pub(super) endpoint: String,
     /// This start of it.
     pub(super) boot: Uuid,
+    /// Where Kafka's clients of other brokers are sent to.
+    kafka: Vec<wire::KafkaPlace>,
 }
 
 impl Advertised {
@@ -34,7 +36,24 @@ impl Advertised {
         Self {
             endpoint: advertised(&config.listen.advertise, grpc),
             boot,
+            kafka: Vec::new(),
         }
+    }
+
+    /// With these listeners of the Kafka wire.
+    pub(super) fn with_kafka(mut self, bound: &[(KafkaListen, TcpListener)]) -> Self {
+        let place = |(listener, socket): &(KafkaListen, TcpListener)| {
+            let at = advertised(&listener.advertise, socket.local_addr().ok()?);
+            let (host, port) = at.rsplit_once(':')?;
+            Some(wire::KafkaPlace {
+                listener: listener.name.clone(),
+                // An IPv6 address stands in brackets beside a port, and without them where clients read it.
+                host: host.trim_matches(['[', ']']).to_owned(),
+                port: port.parse().ok()?,
+            })
+        };
+        self.kafka = bound.iter().filter_map(place).collect();
+        self
     }
 
     /// The value of `node/broker/{name}`, but for the date.
@@ -45,6 +64,7 @@ impl Advertised {
             boot_counter: 0,
             clock_ms: 0,
             mode: "normal".to_owned(),
+            kafka: self.kafka.clone(),
         }
     }
 }

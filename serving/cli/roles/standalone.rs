@@ -123,7 +123,7 @@ impl Server {
         let dir = prepare(&config)?;
         let mut ground = Ground::embedded(&config, &dir.metadata).await?;
         let bookie = storage::start(&config, &dir.bookie, &mut ground, true).await?;
-        let advertised = Advertised::new(&config, grpc_at, ground.uuid());
+        let advertised = Advertised::new(&config, grpc_at, ground.uuid()).with_kafka(&kafka);
         let both = Both {
             bookie: Arc::clone(&bookie),
             name: ground.name.clone(),
