@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::complaints::Complaints;
 use crate::config::BrokerConfig;
 use crate::log::{Chain, TailBudget, TimeTurns};
-use crate::owners::Owners;
+use crate::owners::{Owners, Place};
 use crate::partition::{
     Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn, take_over,
 };
@@ -317,6 +317,11 @@ impl Partitions {
         open.filter(|open| open.is_consumed() && open.ended().is_none())
             .cloned()
             .collect()
+    }
+
+    /// Another broker owns it, as far as is known without reading.
+    pub(crate) fn is_elsewhere(&self, partition: PartitionId) -> bool {
+        self.with.owners.place(partition) != Place::Here
     }
 
     /// How many serve.

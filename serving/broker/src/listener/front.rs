@@ -16,6 +16,7 @@ use tonic::{Response, Status};
 
 use super::identity::ProducerIds;
 use super::ingress::Ingress;
+use super::peers::Peers;
 use crate::authorise::{Action, Principal, Resource, authorise};
 use crate::backlogs::Board;
 use crate::metrics::Metrics;
@@ -49,6 +50,8 @@ pub struct Front {
     credit_epochs: AtomicU64,
     pub(super) producer_ids: ProducerIds,
     pub(super) ingress: Ingress,
+    /// The other brokers.
+    pub(super) peers: Peers,
     /// What reads may hold ahead of their connections, bytes.
     pub(super) read_ahead: Arc<Semaphore>,
     /// Sessions and reads; shutdown waits for them.
@@ -72,6 +75,7 @@ impl Front {
             subscriptions: Subscriptions::new(parts.metadata.clone(), parts.topics.clone()),
             backlogs: Board::default(),
             storage_damage: parts.storage_damage,
+            peers: Peers::default(),
             credit_epochs: AtomicU64::new(1),
             metadata: parts.metadata,
             config: parts.config,
