@@ -74,9 +74,15 @@ impl Peers {
         let client = self.client(endpoint)?;
         match timeout(CALL_MAX, call(client)).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(Fault::from_status(&status)
-                .unwrap_or_else(|| unreachable_peer(endpoint, &status.message()))),
-            Err(_) => Err(unreachable_peer(endpoint, &"it did not answer in time")),
+            Ok(Err(status)) => {
+                Err(
+                    Fault::from_status(&status).unwrap_or_else(|| match never_connected(&status) {
+                        true => unreachable_peer(endpoint, &status.message()),
+                        false => silent_peer(endpoint, status.message()),
+                    }),
+                )
+            }
+            Err(_) => Err(silent_peer(endpoint, "it did not answer in time")),
         }
     }
 }
@@ -85,6 +91,26 @@ fn unreachable_peer(endpoint: &str, why: &dyn std::fmt::Display) -> Fault {
     let words =
         format!("broker at {endpoint}, which owns the partition, cannot be asked: {why}; retry");
     Fault::new(Reason::PartitionLoading, words)
+}
+
+/// It may have done it.
+fn silent_peer(endpoint: &str, why: &str) -> Fault {
+    let words = format!(
+        "broker at {endpoint}, which owns the partition, did not say whether it did what was asked: {why}; look, and retry"
+    );
+    Fault::new(Reason::StorageTimeout, words)
+}
+
+/// A refused dial stands in the chain of causes: nothing was sent.
+fn never_connected(status: &Status) -> bool {
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// A piece of work on a partition that is about no subscription.
