@@ -23,6 +23,7 @@ mod config;
 mod epochs;
 mod http;
 mod keys;
+mod ledger_views;
 mod listener;
 mod log;
 mod metrics;
@@ -45,10 +46,11 @@ pub use authorise::{Action, Principal, Resource, authorise};
 pub use backlogs::{BacklogLimits, BacklogPolicy, QuotaAction};
 pub use config::BrokerConfig;
 pub use http::{Probes, StorageMode, serve_probes};
+pub use ledger_views::LedgerView;
 pub use listener::{Connection, Door, Front, IngressPermit, WireListener, accept};
 pub use log::{ReadBatch, ReadChunk, SkipReason};
 pub use metrics::Metrics;
-pub use owner::{LedgerView, Partitions, PartitionsConfig};
+pub use owner::{Partitions, PartitionsConfig};
 pub use owners::{BrokerView, KafkaPlace};
 pub use partition::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,

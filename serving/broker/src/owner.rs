@@ -9,7 +9,7 @@ use bookie_client::LedgerClient;
 use bookie_metadata::MetadataStore;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{EntryId, LedgerId, OwnerEpoch, PartitionId};
-use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
+use hulse_proto::ledger::{LedgerMetadata, LedgerState};
 use hulse_proto::time::WallClock;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::complaints::Complaints;
 use crate::config::BrokerConfig;
-use crate::log::{Chain, TailBudget, TimeTurns};
+use crate::log::{TailBudget, TimeTurns};
 use crate::owners::{Owners, Place};
 use crate::partition::{
     Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn, take_over,
@@ -32,6 +32,8 @@ const REST_MIN: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(5);
 /// Ledgers whose data are removed at the same time.
 const BURIALS_AT_ONCE: usize = 8;
+/// How long an opening waits at the start of a broker until the others are known.
+const BROKERS_WAIT: Duration = Duration::from_secs(2);
 /// Marks of removed partitions that are kept.
 const REMOVED_MAX: usize = 100_000;
 
@@ -45,17 +47,6 @@ pub struct PartitionsConfig {
     pub clock: Arc<dyn WallClock>,
     /// This start of the broker.
     pub boot: Uuid,
-}
-
-/// A ledger of a partition, for people.
-#[derive(Debug, Clone)]
-pub struct LedgerView {
-    /// Which.
-    pub ledger: LedgerId,
-    /// Of which chain.
-    pub kind: LedgerKind,
-    /// What metadata says; `None` when it is gone.
-    pub metadata: Option<LedgerMetadata>,
 }
 
 /// How far a partition is here, as to its epoch.
@@ -118,6 +109,8 @@ struct Slots {
     deleted: BTreeSet<PartitionId>,
     /// In the order in which their data went; the oldest are forgotten, as nobody can have looked them up so long ago.
     removed: VecDeque<PartitionId>,
+    /// On their way to another broker, which this fault names.
+    leaving: BTreeMap<PartitionId, Fault>,
     stopping: bool,
 }
 
@@ -147,6 +140,9 @@ impl Slots {
                 Reason::TopicDeleting,
                 "the topic is being deleted",
             ));
+        }
+        if let Some(moved) = self.leaving.get(&partition) {
+            return Err(moved.clone());
         }
         let slot = self.state.get(&partition);
         if let Some((why, left)) = slot.and_then(Slot::resting) {
@@ -231,11 +227,21 @@ impl Partitions {
         partition: PartitionId,
         policy: PartitionPolicy,
     ) -> Result<PartitionHandle, Fault> {
+        self.open_claimed(partition, policy, Claim::Owner).await
+    }
+
+    /// As [`Partitions::open_as`], by this right.
+    pub(crate) async fn open_claimed(
+        &self,
+        partition: PartitionId,
+        policy: PartitionPolicy,
+        claim: Claim,
+    ) -> Result<PartitionHandle, Fault> {
         if let Some(handle) = self.opened(partition) {
             return Ok(handle);
         }
         let this = self.clone();
-        let opening = tokio::spawn(async move { this.open_once(partition, policy).await });
+        let opening = tokio::spawn(async move { this.open_once(partition, policy, claim).await });
         opening.await.unwrap_or_else(|error| {
             let why = format!("opening partition {partition} ended by itself: {error}");
             Err(Fault::new(Reason::Internal, why))
@@ -246,6 +252,7 @@ impl Partitions {
         &self,
         partition: PartitionId,
         policy: PartitionPolicy,
+        claim: Claim,
     ) -> Result<PartitionHandle, Fault> {
         let turn = self.lock().turns.entry(partition).or_default().clone();
         let _turn = turn.lock().await;
@@ -263,7 +270,8 @@ impl Partitions {
                 slot.opening = Some(Some(epoch));
             }
         };
-        let result = take_over(&self.with, partition, policy, Claim::Owner, won).await;
+        self.with.owners.brokers_within(BROKERS_WAIT).await;
+        let result = take_over(&self.with, partition, policy, claim, won).await;
         let mut slots = self.lock();
         if let Some(slot) = slots.state.get_mut(&partition) {
             slot.opening = None;
@@ -281,7 +289,10 @@ impl Partitions {
                 Ok(handle)
             }
             Err(fault) => {
-                slot.failed = Some(Box::new((Instant::now(), fault.clone())));
+                // Where another one owns it nothing failed, and it may be handed over in a moment.
+                if fault.reason != Reason::PartitionMoved {
+                    slot.failed = Some(Box::new((Instant::now(), fault.clone())));
+                }
                 Err(fault)
             }
         }
@@ -310,13 +321,34 @@ impl Partitions {
         all.map(slot).collect()
     }
 
-    /// Those that serve and have subscriptions.
-    pub(crate) fn consumed(&self) -> Vec<PartitionHandle> {
+    fn serving(&self, also: impl Fn(&PartitionHandle) -> bool) -> Vec<PartitionHandle> {
         let slots = self.lock();
         let open = slots.state.values().filter_map(|slot| slot.open.as_ref());
-        open.filter(|open| open.is_consumed() && open.ended().is_none())
+        open.filter(|open| open.ended().is_none() && also(open))
             .cloned()
             .collect()
+    }
+
+    /// Those that serve and have subscriptions.
+    pub(crate) fn consumed(&self) -> Vec<PartitionHandle> {
+        self.serving(PartitionHandle::is_consumed)
+    }
+
+    /// Those that serve.
+    pub(crate) fn open_ids(&self) -> Vec<PartitionId> {
+        self.serving(|_| true)
+            .iter()
+            .map(PartitionHandle::id)
+            .collect()
+    }
+
+    /// It is on its way to another broker, or is not any more.
+    pub(crate) fn leaves(&self, partition: PartitionId, to: Option<Fault>) {
+        let leaving = &mut self.lock().leaving;
+        match to {
+            Some(moved) => drop(leaving.insert(partition, moved)),
+            None => drop(leaving.remove(&partition)),
+        }
     }
 
     /// Another broker owns it, as far as is known without reading.
@@ -443,29 +475,5 @@ impl Partitions {
             slot.failed = None;
         }
         Ok(sealed)
-    }
-
-    /// The ledgers of both chains, oldest first.
-    ///
-    /// # Errors
-    /// METADATA_UNAVAILABLE.
-    pub async fn ledgers(&self, partition: PartitionId) -> Result<Vec<LedgerView>, Fault> {
-        let mut views = Vec::new();
-        for kind in [LedgerKind::Log, LedgerKind::State] {
-            let chain = Chain::load(&*self.with.metadata, partition, kind).await;
-            for link in chain.map_err(|error| storage_fault::chain(&error))?.links() {
-                let ledger = LedgerId(link.ledger);
-                let found = self.with.client.describe(ledger).await;
-                let metadata = found
-                    .map_err(|error| storage_fault::metadata(&error))?
-                    .map(|(metadata, _)| metadata);
-                views.push(LedgerView {
-                    ledger,
-                    kind,
-                    metadata,
-                });
-            }
-        }
-        Ok(views)
     }
 }

@@ -1,6 +1,6 @@
 //! Runs a broker's listeners: from "not ready" over "serving" to a shutdown that answers what was taken.
 //!
-//! Shutdown: readiness goes, nothing new is accepted, sessions answer what they hold and end with SHUTTING_DOWN, reads end, then
+//! Shutdown: readiness goes, partitions are handed over to other brokers where there are any, nothing new is accepted, sessions answer what they hold and end with SHUTTING_DOWN, reads end, then
 //! the partitions close. What is not done after [`DRAIN_MAX`] is cut off; clients then know of no answer, which is the truth.
 
 use std::sync::Arc;
@@ -126,6 +126,11 @@ pub async fn serve_with(
     );
     let mut grpc_server = tokio::spawn(serving);
     let background = tokio::spawn(background(front.clone(), shutdown.clone()));
+    // Until the very end: while partitions are handed over, others must be known.
+    let following = tokio::spawn({
+        let (owners, partitions) = (owners.clone(), front.partitions.clone());
+        async move { owners.run(&partitions).await }
+    });
     for other in others {
         front.tasks.spawn(other.serve(front.clone()));
     }
@@ -148,9 +153,13 @@ pub async fn serve_with(
     };
     probes.set_serving(false);
     set_serving(&health, false).await;
+    if failed.is_none() {
+        front.leave().await;
+    }
     grpc_stop.cancel();
     drain(&front).await;
     background.abort();
+    following.abort();
     if !grpc_server.is_finished() {
         // Connections of clients that do not hang up are cut.
         drop(tokio::time::timeout(CLOSE_MAX, &mut grpc_server).await);
@@ -178,7 +187,7 @@ async fn drain(front: &Front) {
     front.kill.cancel();
 }
 
-/// What a broker does besides answering: owners and topics are watched, unfinished deletions are finished, what retention lets go is trimmed,
+/// What a broker does besides answering: topics are watched, unfinished deletions are finished, what retention lets go is trimmed,
 /// subscriptions are kept within their quotas, cursors that nobody has are removed, the gauge is kept.
 async fn background(front: Arc<Front>, shutdown: CancellationToken) {
     let remover = Arc::new(front.partitions.clone());
@@ -212,11 +221,10 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
         front.config.backlog,
         front.backlogs.clone(),
     );
-    let owners = front.partitions.with.owners.clone();
     let orphans = Orphans::new(front.partitions.clone(), front.subscriptions.clone());
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
-        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), owners.run(&front.partitions), count, sweep, retention.run(), backlogs.run(), orphans.run()) } => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run()) } => {}
     }
 }

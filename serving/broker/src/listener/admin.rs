@@ -230,6 +230,27 @@ impl v1::admin_server::Admin for AdminService {
         self.0.answer("Admin.ListDamage", work).await
     }
 
+    async fn list_brokers(
+        &self,
+        _: Request<v1::ListBrokersRequest>,
+    ) -> Result<Response<v1::ListBrokersResponse>, Status> {
+        let work = async {
+            self.0.allow(Action::Describe, Resource::Cell)?;
+            let broker = self.0.list_brokers();
+            Ok(v1::ListBrokersResponse { broker })
+        };
+        self.0.answer("Admin.ListBrokers", work).await
+    }
+
+    async fn move_partition(
+        &self,
+        request: Request<v1::MovePartitionRequest>,
+    ) -> Result<Response<v1::MovePartitionResponse>, Status> {
+        let request = request.into_inner();
+        let work = self.0.move_partition(&request);
+        self.0.answer("Admin.MovePartition", work).await
+    }
+
     async fn accept_loss(
         &self,
         request: Request<v1::AcceptLossRequest>,

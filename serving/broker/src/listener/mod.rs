@@ -2,7 +2,7 @@
 //!
 //! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `consuming` (sessions), `subscriptions`, `identity`
 //! (producer ids), `admin` (`retention`, `backlog`: its words for them; `effects`: what a change would let go; `damage`), `peers` (what the
-//! owner does that another broker was asked for). They share `front`:
+//! owner does that another broker was asked for; `handing`: partitions change hands), `brokers` (for operators). They share `front`:
 //! what is served, who may ask, and how an answer is counted. `wire` checks what came from outside, once; `opening` opens a
 //! partition for a request; `ingress` bounds what is read. `accept` and `router` are the server that carries the services; `seam` is
 //! what a listener of another wire stands on.
@@ -15,10 +15,12 @@
 mod accept;
 mod admin;
 mod backlog;
+mod brokers;
 mod consuming;
 mod damage;
 mod effects;
 mod front;
+mod handing;
 mod identity;
 mod ingress;
 mod ledgers;

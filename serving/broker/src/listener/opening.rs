@@ -19,6 +19,10 @@ impl Front {
         if let Some(open) = self.partitions.opened(partition) {
             return Ok(open);
         }
+        // Known without a read, so that clients of an old owner cost metadata nothing.
+        if let Some(moved) = self.partitions.with.owners.redirect(partition) {
+            return Err(moved);
+        }
         let topic = self.check_exists(partition).await?;
         let handle = self.partitions.open_as(partition, topic.policy()).await?;
         if self.partitions.with.owners.alone() && self.topics.serves(partition.topic) {
@@ -40,7 +44,7 @@ impl Front {
         }
     }
 
-    async fn check_exists(&self, partition: PartitionId) -> Result<Topic, Fault> {
+    pub(super) async fn check_exists(&self, partition: PartitionId) -> Result<Topic, Fault> {
         let topic = self.topics.find(partition.topic).await?;
         if partition.index < topic.partitions {
             return Ok(topic);

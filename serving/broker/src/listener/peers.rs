@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{PartitionId, TopicId};
+use hulse_proto::id::{OwnerEpoch, PartitionId, TopicId};
 use hulse_proto::limits::MESSAGE_BYTES_MAX;
 use hulse_proto::wire::v1;
 use hulse_proto::wire::v1::partition_work::Work;
@@ -153,10 +153,7 @@ impl Front {
             let asked = work.clone();
             let done = match &there {
                 None => Box::pin(self.work_here(id, asked)).await,
-                Some(endpoint) => {
-                    let call = async |mut peer: PeersClient<Channel>| peer.r#do(asked).await;
-                    self.peers.ask(endpoint, call).await
-                }
+                Some(endpoint) => self.ask_peer(endpoint, asked).await,
             };
             let fault = match done {
                 Err(fault) if fault.reason == Reason::PartitionMoved && hops < HOPS_MAX => fault,
@@ -170,6 +167,16 @@ impl Front {
                 None => self.elsewhere(id),
             };
         }
+    }
+
+    /// Asks one broker, once.
+    pub(in crate::listener) async fn ask_peer(
+        &self,
+        endpoint: &str,
+        work: v1::PartitionWork,
+    ) -> Result<v1::PartitionDone, Fault> {
+        let call = async |mut peer: PeersClient<Channel>| peer.r#do(work).await;
+        self.peers.ask(endpoint, call).await
     }
 
     async fn work_here(
@@ -204,6 +211,12 @@ impl Front {
                 self.partitions.close(id, reopened).await;
                 Ok(v1::PartitionDone::default())
             }
+            Some(Work::Prepare(_)) => {
+                self.prepare(id).await?;
+                Ok(v1::PartitionDone::default())
+            }
+            Some(Work::Take(epoch)) => served(self.take(id, OwnerEpoch(epoch)).await?),
+            Some(Work::MoveTo(to)) => served(self.move_to(id, &to).await?),
             Some(_) => self.cursor_work(id, work).await,
         }
     }
@@ -231,6 +244,13 @@ impl Front {
             .flat_map(|answer| answer.partition)
             .collect()
     }
+}
+
+fn served(epoch: OwnerEpoch) -> Result<v1::PartitionDone, Fault> {
+    Ok(v1::PartitionDone {
+        leader_epoch: epoch.0,
+        ..Default::default()
+    })
 }
 
 /// Service Peers.

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::redirect::moved_to;
-use super::rule::{Holder, KafkaPlace, LiveBroker};
+use super::rule::{Holder, KafkaPlace, LiveBroker, LiveBrokers};
 use super::view::{View, holder};
 
 /// A client that came before the other brokers are known comes again after this.
@@ -127,6 +127,22 @@ impl Owners {
         });
     }
 
+    /// Waits until the brokers are known, at most so long.
+    pub(crate) async fn brokers_within(&self, patience: Duration) {
+        let mut stage = self.0.stage.subscribe();
+        let known = stage.wait_for(|stage| *stage != Stage::Looking);
+        drop(timeout(patience, known).await);
+    }
+
+    /// What is said of a partition that another broker owns, without reading.
+    pub(crate) fn redirect(&self, partition: PartitionId) -> Option<Fault> {
+        if self.alone() || !self.knows_holders() {
+            return None;
+        }
+        let owner = self.to_wire(partition, &self.place(partition))?;
+        Some(moved_to(&owner))
+    }
+
     /// Waits until brokers and holders are known, at most so long.
     pub(crate) async fn known_within(&self, patience: Duration) {
         let mut stage = self.0.stage.subscribe();
@@ -189,6 +205,20 @@ impl Owners {
         }
         let found = self.view().holder(partition);
         self.place_of(partition, found.as_ref())
+    }
+
+    /// Who gets a partition when this broker leaves; `None` when there is no other.
+    pub(crate) fn heir(&self, partition: PartitionId) -> Option<NodeName> {
+        let view = self.view();
+        let staying = view
+            .live()
+            .iter()
+            .filter(|(name, live)| !live.draining && !self.is_me(name, live));
+        let staying: LiveBrokers = staying
+            .map(|(name, live)| (name.clone(), live.clone()))
+            .collect();
+        let heir = view.heir(partition, &staying)?;
+        Some(heir.clone())
     }
 
     /// Whether holders are known without reading.

@@ -17,5 +17,5 @@ mod view;
 
 pub use directory::BrokerView;
 pub(crate) use directory::{Owners, Place};
-pub(crate) use redirect::owner_of;
+pub(crate) use redirect::{moved_to, owner_of};
 pub use rule::KafkaPlace;

@@ -187,6 +187,16 @@ impl View {
         Some((verdict, broker))
     }
 
+    /// Who would get a partition that nobody holds, of these.
+    pub(super) fn heir<'a>(
+        &self,
+        partition: PartitionId,
+        among: &'a LiveBrokers,
+    ) -> Option<&'a NodeName> {
+        let pin = self.pins.get(&partition);
+        owner(partition, None, pin, among).map(|verdict| verdict.broker)
+    }
+
     /// How many partitions each life of a broker holds.
     pub(super) fn held_by(&self, broker: &NodeName, boot: &Bytes) -> usize {
         let of = |held: &&Held| held.by.broker == *broker && held.by.boot == *boot;

@@ -1,6 +1,7 @@
 //! Administration of topics, subscriptions and ledgers: typed forms of services Admin and Subscriptions.
 
 mod backlog;
+mod brokers;
 mod damage;
 mod handle;
 mod offsets;
@@ -10,6 +11,7 @@ mod subscriptions;
 mod types;
 
 pub use backlog::{BacklogAction, BacklogQuota, KeptBacklog};
+pub use brokers::BrokerInfo;
 pub use damage::{Damage, DamagedRecords};
 pub use handle::Admin;
 pub use offsets::Offsets;

@@ -118,6 +118,16 @@ impl Redirect {
         })
     }
 
+    /// As a refusal names it.
+    pub(crate) fn from_fault(fault: &Fault) -> Option<Self> {
+        let detail = |name| fault.details.get(name);
+        Some(Self {
+            broker: Broker::parse(detail("endpoint")?).ok()?,
+            leader_epoch: detail("leader_epoch")?.parse().ok()?,
+            revision: detail("revision")?.parse().ok()?,
+        })
+    }
+
     /// The word of a broker that knows less than is known here: of an epoch that is over, or, where nobody serves the partition as far
     /// as it knows, of an earlier moment.
     fn is_older_than(&self, known: &Self) -> bool {

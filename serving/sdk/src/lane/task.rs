@@ -20,6 +20,7 @@ use super::core::{LaneCore, is_about_topic};
 use super::event::{Cause, Effect, Event, Room, Stored};
 use super::link::{Attempt, Link, open};
 use crate::backoff::Backoff;
+use crate::client::Redirect;
 use crate::error::Error;
 use crate::producer::{Acks, BatchFate, Content, ProducerIdentity, Queue, Request, Shared, count};
 use crate::session::{Attachment, Down, Up};
@@ -254,6 +255,10 @@ impl LaneTask {
                     count(&self.shared.counters.refusals, 1);
                     debug!(partition = self.partition, seq, %fault, "batch was refused");
                     self.trouble(&fault.clone().into());
+                }
+                if let Some(to) = Redirect::from_fault(&fault) {
+                    // The lane is opened anew for this refusal; the look-up is not believed where it knows less.
+                    self.shared.topic.moved(self.partition, to);
                 }
                 self.event(Event::Nacked { seq, fault });
             }
