@@ -258,6 +258,7 @@ fn metadata_of_nodes_of_version_1_are_read_and_written() {
         clock_ms: TIME,
         mode: "readonly".to_owned(),
         http: String::new(),
+        kafka: Vec::new(),
     };
     check(golden!("node"), &node);
     check(golden!("broker"), &metadata::Broker { node_id: 4 });

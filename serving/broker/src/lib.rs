@@ -23,10 +23,12 @@ mod config;
 mod epochs;
 mod http;
 mod keys;
+mod ledger_views;
 mod listener;
 mod log;
 mod metrics;
 mod owner;
+mod owners;
 mod partition;
 mod removal;
 mod restart;
@@ -45,10 +47,12 @@ pub use authorise::{Action, Principal, Resource, authorise};
 pub use backlogs::{BacklogLimits, BacklogPolicy, QuotaAction};
 pub use config::BrokerConfig;
 pub use http::{Probes, StorageMode, serve_probes};
+pub use ledger_views::LedgerView;
 pub use listener::{Connection, Door, Front, IngressPermit, WireListener, accept};
 pub use log::{ReadBatch, ReadChunk, SkipReason};
 pub use metrics::Metrics;
-pub use owner::{LedgerView, Partitions, PartitionsConfig};
+pub use owner::{Partitions, PartitionsConfig};
+pub use owners::{BrokerView, KafkaPlace};
 pub use partition::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,
     CursorView, Handed, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy,

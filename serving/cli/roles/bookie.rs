@@ -152,6 +152,7 @@ impl Registered for Arc<Keys> {
             clock_ms: SystemClock.now_ms(),
             mode: self.mode().to_owned(),
             http: self.http.clone(),
+            kafka: Vec::new(),
         };
         vec![Op::Put {
             key: self.key.clone(),

@@ -10,6 +10,7 @@ use hulse_proto::time::WallClock as _;
 use hulse_proto::wire::{Message as _, metadata as wire};
 use serving_broker::{ServeError, serve_with};
 use std::sync::Arc;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -63,12 +64,16 @@ struct Keys {
     claimed: bool,
     key: String,
     node: wire::Node,
+    /// Cancelled when it is to end: others get its partitions from then on.
+    shutdown: CancellationToken,
+    told: Arc<Notify>,
 }
 
 impl Registered for Keys {
     fn ops(&self, lease: LeaseId) -> Vec<Op> {
         let mut node = self.node.clone();
         node.clock_ms = SystemClock.now_ms();
+        self.mode().clone_into(&mut node.mode);
         vec![Op::Put {
             key: self.key.clone(),
             value: node.encode_to_vec().into(),
@@ -77,7 +82,14 @@ impl Registered for Keys {
     }
 
     fn mode(&self) -> &'static str {
-        "normal"
+        match self.shutdown.is_cancelled() {
+            true => "draining",
+            false => "normal",
+        }
+    }
+
+    fn changed(&self) -> Option<Arc<Notify>> {
+        Some(Arc::clone(&self.told))
     }
 
     // A partition is lost by the answer of a bookie or of metadata, never by the end of a lease (ARCHITECTURE D6).
@@ -140,11 +152,19 @@ impl Server {
         let bookies = bookies::of_cluster(Arc::clone(&ground.metadata)).await;
         let bookies = bookies.map_err(|error| failures::metadata(&error, &at))?;
         let advertised = Advertised::new(&config, (grpc_at, http_at), ground.uuid());
+        let advertised = advertised.with_kafka(&kafka);
         let keys = Keys {
             claimed: !folded,
             key: format!("node/broker/{}", ground.name),
             node: advertised.node(),
+            shutdown: shutdown.clone(),
+            told: Arc::default(),
         };
+        let (ending, told) = (shutdown.clone(), Arc::clone(&keys.told));
+        tokio::spawn(async move {
+            ending.cancelled().await;
+            told.notify_one();
+        });
         let presence = Presence::register(Arc::clone(&ground.metadata), keys).await;
         let presence = presence.map_err(|error| failures::presence(&error, &at))?;
         let leave = CancellationToken::new();

@@ -17,7 +17,7 @@ use super::build_info;
 use super::ground::Ground;
 use super::memory::Memory;
 use super::seams::{connections_max, open_files_max};
-use crate::config::{BacklogQuota, Config};
+use crate::config::{BacklogQuota, Config, KafkaListen};
 use crate::failure::{Code, Failure};
 
 /// Who this broker is to others.
@@ -28,6 +28,8 @@ pub(super) struct Advertised {
     pub(super) http: String,
     /// This start of it.
     pub(super) boot: Uuid,
+    /// Where Kafka's clients of other brokers are sent to.
+    kafka: Vec<wire::KafkaPlace>,
 }
 
 impl Advertised {
@@ -37,7 +39,24 @@ impl Advertised {
             endpoint: advertised(&config.listen.advertise, grpc),
             http: beside(&config.listen.advertise, http),
             boot,
+            kafka: Vec::new(),
         }
+    }
+
+    /// With these listeners of the Kafka wire.
+    pub(super) fn with_kafka(mut self, bound: &[(KafkaListen, TcpListener)]) -> Self {
+        let place = |(listener, socket): &(KafkaListen, TcpListener)| {
+            let at = advertised(&listener.advertise, socket.local_addr().ok()?);
+            let (host, port) = at.rsplit_once(':')?;
+            Some(wire::KafkaPlace {
+                listener: listener.name.clone(),
+                // An IPv6 address stands in brackets beside a port, and without them where clients read it.
+                host: host.trim_matches(['[', ']']).to_owned(),
+                port: port.parse().ok()?,
+            })
+        };
+        self.kafka = bound.iter().filter_map(place).collect();
+        self
     }
 
     /// The value of `node/broker/{name}`, but for the date.
@@ -49,6 +68,7 @@ impl Advertised {
             clock_ms: 0,
             mode: "normal".to_owned(),
             http: self.http.clone(),
+            kafka: self.kafka.clone(),
         }
     }
 }

@@ -141,6 +141,7 @@ impl Server {
         let mut ground = Ground::over(metadata, &config, at).await?;
         let bookie = storage::start(&config, dir.bookie(), &mut ground, true).await?;
         let advertised = Advertised::new(&config, (grpc_at, http_at), ground.uuid());
+        let advertised = advertised.with_kafka(&kafka);
         let both = Both {
             bookie: Arc::clone(&bookie),
             name: ground.name.clone(),

@@ -18,6 +18,7 @@ impl BookieNode {
             clock_ms: self.clock.now_ms(),
             mode: self.mode().to_owned(),
             http: String::new(),
+            kafka: Vec::new(),
         };
         Op::Put {
             key: format!("node/bookie/{}", self.member().bookie),

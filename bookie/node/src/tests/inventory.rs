@@ -159,9 +159,9 @@ fn copies_that_are_astray_go_unless_they_were_copied_again_since() {
     rig.settle();
     let found: Vec<_> = runs(&rig, 8, 0..100)
         .iter()
-        .map(|run| run.first.0..run.end.0)
+        .map(|run| (run.first.0, run.end.0))
         .collect();
-    assert_eq!(found, [3..4]);
+    assert_eq!(found, [(3, 4)]);
     assert_eq!(runs(&rig, 9, 0..100).len(), 1, "nobody spoke of it");
     // Without a record, so a restart may bring back what files still hold; what was copied since is there in any case.
     let rig = rig.reopen(small(), Survival::Nothing, &[]);

@@ -225,14 +225,21 @@ mod tests {
 
     #[test]
     fn gaps_between_runs_are_lacking() {
-        let lacks = |runs: &[Range<u64>]| {
-            let runs: Vec<HeldRun> = runs.iter().cloned().map(run).collect();
-            lacking(quorums(3, 3), 0, 10..20, &runs)
+        let lacks = |runs: &[(u64, u64)]| {
+            let runs = runs.iter().map(|(first, end)| run(*first..*end));
+            ends(lacking(quorums(3, 3), 0, 10..20, &runs.collect::<Vec<_>>()))
         };
-        assert_eq!(lacks(&[]), [10..20]);
-        assert_eq!(lacks(&[0..100]), []);
-        assert_eq!(lacks(&[0..11, 13..15, 19..30]), [11..13, 15..19]);
-        assert_eq!(lacks(&[0..10, 20..30]), [10..20]);
+        assert_eq!(lacks(&[]), [(10, 20)]);
+        assert_eq!(lacks(&[(0, 100)]), []);
+        assert_eq!(lacks(&[(0, 11), (13, 15), (19, 30)]), [(11, 13), (15, 19)]);
+        assert_eq!(lacks(&[(0, 10), (20, 30)]), [(10, 20)]);
+    }
+
+    fn ends(ranges: Vec<Range<u64>>) -> Vec<(u64, u64)> {
+        ranges
+            .into_iter()
+            .map(|range| (range.start, range.end))
+            .collect()
     }
 
     #[test]
@@ -241,6 +248,6 @@ mod tests {
         let runs = [run(0..1), run(2..4), run(5..7)];
         assert_eq!(lacking(quorums(3, 2), 0, 0..8, &runs), []);
         let runs = [run(0..1), run(5..7)];
-        assert_eq!(lacking(quorums(3, 2), 0, 0..8, &runs), [1..5]);
+        assert_eq!(ends(lacking(quorums(3, 2), 0, 0..8, &runs)), [(1, 5)]);
     }
 }

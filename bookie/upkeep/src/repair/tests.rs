@@ -75,7 +75,7 @@ async fn member_that_lacks_entries_gets_them_and_the_note_goes() {
         position: 2,
         old: member.clone(),
         new: member.clone(),
-        lacking: vec![30..50],
+        lacking: std::iter::once(30..50).collect(),
     };
     let end = repair(&cell.hands(), task).await;
     assert!(

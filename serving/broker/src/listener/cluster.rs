@@ -28,7 +28,7 @@ impl Front {
         let cell = cell.map_err(|error| unreadable(error.kind(), &error))?;
         let cell = cell.ok_or_else(|| unreadable(ErrorKind::Corrupt, &"the cell has no record"))?;
         let of_bookies = self.bookies().await?;
-        let mut brokers = self.brokers().await?;
+        let mut brokers = self.brokers_described().await?;
         if partitions {
             self.count_partitions(&mut brokers).await?;
         }
@@ -60,7 +60,9 @@ impl Front {
     }
 
     /// Brokers and their present lives, by name.
-    async fn brokers(&self) -> Result<BTreeMap<String, (v1::BrokerDescription, Bytes)>, Fault> {
+    async fn brokers_described(
+        &self,
+    ) -> Result<BTreeMap<String, (v1::BrokerDescription, Bytes)>, Fault> {
         let live = self.live(BROKERS).await?.into_iter();
         let each = live.map(|(name, node)| {
             let described = v1::BrokerDescription {
@@ -69,6 +71,7 @@ impl Front {
                 http: node.http,
                 registered_ms: node.clock_ms,
                 partitions: None,
+                draining: node.mode == "draining",
             };
             (name, (described, node.boot_uuid))
         });

@@ -40,6 +40,8 @@ pub struct Broker {
     pub registered_ms: i64,
     /// Partitions that it owned last, where that was asked for.
     pub partitions: Option<u64>,
+    /// It gives its partitions away, and gets none.
+    pub draining: bool,
 }
 
 impl Admin {
@@ -72,5 +74,6 @@ fn broker(wire: v1::BrokerDescription) -> Broker {
         http: wire.http,
         registered_ms: wire.registered_ms,
         partitions: wire.partitions,
+        draining: wire.draining,
     }
 }

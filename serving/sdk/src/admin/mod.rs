@@ -2,6 +2,7 @@
 
 mod backlog;
 mod bookies;
+mod brokers;
 mod cluster;
 mod damage;
 mod handle;

@@ -23,8 +23,8 @@ async fn change(world: &World, name: &str, state: &str) -> Result<String, tonic:
     Ok(answer.into_inner().bookie.unwrap().state)
 }
 
-#[tokio::test]
-async fn bookies_are_told_with_their_upkeep_and_take_the_operators_word() {
+/// Three bookies, one of which is away, and what upkeep found last.
+async fn cell() -> World {
     let world = World::new().await;
     for (name, live) in [("x1", true), ("x2", false), ("x3", true)] {
         let bookie = wire::Bookie {
@@ -62,7 +62,12 @@ async fn bookies_are_told_with_their_upkeep_and_take_the_operators_word() {
         ..wire::UpkeepReport::default()
     };
     put(&world, "upkeep/report", report.encode_to_vec()).await;
+    world
+}
 
+#[tokio::test]
+async fn bookies_are_told_with_their_upkeep_and_take_the_operators_word() {
+    let world = cell().await;
     assert_eq!(change(&world, "x1", "draining").await.unwrap(), "draining");
     assert_eq!(change(&world, "x2", "lost").await.unwrap(), "lost");
     let refused = [
