@@ -453,7 +453,9 @@ impl Partitions {
                 metadata.state
             ));
         }
-        if metadata.state == LedgerState::Closed && up_to.is_some() {
+        // The same word again, after what lay below could not be read.
+        let end = metadata.closed.map(|totals| totals.end);
+        if metadata.state == LedgerState::Closed && up_to.is_some() && up_to != end {
             return refused(format!(
                 "ledger {ledger} is closed, its end is decided; without `--up-to` what cannot be read is given up"
             ));

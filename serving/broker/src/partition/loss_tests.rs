@@ -204,22 +204,26 @@ async fn rotten_entries_of_a_ledger_in_recovery_are_given_up_by_one_word() {
 
 #[tokio::test(start_paused = true)]
 async fn word_about_a_ledger_that_cannot_be_read_then_seals_it_and_says_so() {
-    let cell = Cell::new();
-    let (partitions, ledger) = cell.stuck(&[2, 9]).await;
-    cell.bookie.refuse_reads(true);
-    let fault = partitions.accept_loss(ledger, None).await.unwrap_err();
-    assert_eq!(fault.reason, Reason::StorageUnavailable);
-    assert!(fault.message.contains("sealed at entry 9"), "{fault}");
-    let ledgers = partitions.ledgers(cell.partition).await.unwrap();
-    let sealed = ledgers.iter().find(|view| view.ledger == ledger).unwrap();
-    let sealed = sealed.metadata.as_ref().unwrap();
-    assert_eq!(sealed.closed.as_ref().unwrap().end, EntryId(9));
-    cell.bookie.refuse_reads(false);
-    // The same word again.
-    let accepted = partitions.accept_loss(ledger, None).await.unwrap();
-    assert_eq!(accepted.loss.unwrap().from, EntryId(2));
-    let handle = partitions.open(cell.partition).await.unwrap();
-    assert_eq!(shown(&handle).await.0, [0, 1, 3, 4, 5, 6, 7, 8]);
+    for up_to in [None, Some(EntryId(9))] {
+        let cell = Cell::new();
+        let (partitions, ledger) = cell.stuck(&[2, 9]).await;
+        cell.bookie.refuse_reads(true);
+        let fault = partitions.accept_loss(ledger, up_to).await.unwrap_err();
+        assert_eq!(fault.reason, Reason::StorageUnavailable);
+        assert!(fault.message.contains("sealed at entry 9"), "{fault}");
+        let ledgers = partitions.ledgers(cell.partition).await.unwrap();
+        let sealed = ledgers.iter().find(|view| view.ledger == ledger).unwrap();
+        let sealed = sealed.metadata.as_ref().unwrap();
+        assert_eq!(sealed.closed.as_ref().unwrap().end, EntryId(9));
+        cell.bookie.refuse_reads(false);
+        // The same word again.
+        let accepted = partitions.accept_loss(ledger, up_to).await.unwrap();
+        assert_eq!(accepted.loss.unwrap().from, EntryId(2));
+        let handle = partitions.open(cell.partition).await.unwrap();
+        assert_eq!(shown(&handle).await.0, [0, 1, 3, 4, 5, 6, 7, 8]);
+        let elsewhere = partitions.accept_loss(ledger, Some(EntryId(5))).await;
+        assert_eq!(reason(elsewhere), Some(Reason::PreconditionFailed));
+    }
 }
 
 #[tokio::test(start_paused = true)]

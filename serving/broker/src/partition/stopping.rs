@@ -4,7 +4,8 @@
 //! 1. Told to stop, it takes no further command and goes on with all that is under way until what was sent is answered: the answer to
 //!    an append may hang on the close of a ledger that is full or is rolled (storage.md W13, amended D1), so nothing but new commands is
 //!    left out.
-//! 2. That takes [`STOP_MAX`] at most. What is not answered by then is answered as unknown, and its ledger is left to recovery.
+//! 2. That takes [`STOP_MAX`] at most, what was acked included. What is not answered by then is answered as unknown, and its ledger is
+//!    left to recovery.
 //! 3. Everyone who waits, or comes late, hears why.
 
 use std::collections::VecDeque;
@@ -77,8 +78,8 @@ impl Task {
             let why = &end.why;
             tracing::warn!(partition = %self.name, %why, "partition ends by itself; the next request takes it over again");
         }
-        if end.told.is_some()
-            && let Err(fault) = self.drain_cursors().await
+        if let Some((_, deadline)) = end.told
+            && let Err(fault) = self.drain_cursors(deadline).await
         {
             tracing::debug!(partition = %self.name, %fault, "acks are left to the next owner");
         }

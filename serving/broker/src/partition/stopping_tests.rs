@@ -4,13 +4,16 @@ use std::ops::Range;
 use std::time::Duration;
 
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{Offset, ProducerId};
+use hulse_proto::id::{Offset, ProducerId, SubscriptionId};
 use tokio::time::{sleep, timeout};
+use uuid::Uuid;
 
 use super::tests::batch;
-use super::trim_tests::{life, open};
+use super::trim_tests::{fill, life, open};
+use crate::state::OffsetRange;
+use crate::subscriptions::SubscriptionKind;
 use crate::testing::MemoryBroker;
-use crate::{PartitionHandle, ProduceFuture};
+use crate::{AckKind, CursorStart, NewConsumer, PartitionHandle, ProduceFuture};
 
 const PRODUCER: ProducerId = ProducerId(7);
 /// Before the storage gets into trouble.
@@ -111,4 +114,54 @@ async fn partition_told_to_stop_ends_also_while_its_ledger_is_full_silent_or_rol
             }
         }
     }
+}
+
+const S: SubscriptionId = SubscriptionId(Uuid::from_u128(8));
+
+/// A snapshot has the writer of the state chain while the ack comes; behind it the ack is made durable, as any other.
+#[tokio::test(start_paused = true)]
+async fn ack_that_waits_behind_a_snapshot_is_durable_when_its_partition_stops() {
+    let memory = MemoryBroker::default();
+    let front = life(&memory, 1);
+    let handle = open(&front).await;
+    fill(&handle, 0..6).await;
+    let start = CursorStart {
+        subscription: S,
+        name: "public/default/s".into(),
+        hold: true,
+        base: Offset(3),
+    };
+    handle.make_cursor(start).await.unwrap();
+    let consumer = NewConsumer {
+        subscription: S,
+        kind: SubscriptionKind::Exclusive,
+        name: "c".into(),
+        client: "c".into(),
+        priority: 0,
+        takeover: false,
+        handed: None,
+    };
+    let tie = handle.attach(consumer).await.unwrap();
+    let turn = tie.view().borrow().turn;
+    tie.sent(turn, Offset(6));
+    memory.bookie.hold(true);
+    // What is behind the new start of the log waits for a snapshot, which waits for the bookie.
+    handle.trim(Some(Offset(3))).await.unwrap();
+    sleep(Duration::from_millis(10)).await;
+    let all = OffsetRange {
+        first: Offset(3),
+        end: Offset(6),
+    };
+    let acked = tie.ack(0, AckKind::Cumulative, vec![all]);
+    let why = Fault::new(Reason::ShuttingDown, "for a test");
+    let stop = front.partitions.close(handle.id(), why);
+    let bookie = async {
+        sleep(Duration::from_millis(500)).await;
+        memory.bookie.hold(false);
+    };
+    let (acked, (), ()) = tokio::join!(acked, stop, bookie);
+    assert!(acked.is_ok(), "{acked:?}");
+    let next = open(&life(&memory, 1)).await;
+    let views = next.cursors(Some(S), 0).await.unwrap();
+    assert_eq!(views[0].base, Offset(6));
 }

@@ -371,7 +371,7 @@ impl Task {
         }));
     }
 
-    fn snapshot_ended(&mut self, result: Result<(), SnapshotError>) -> Result<(), Fault> {
+    pub(super) fn snapshot_ended(&mut self, result: Result<(), SnapshotError>) -> Result<(), Fault> {
         let now = self.clock.now_ms();
         match result {
             Ok(()) => {

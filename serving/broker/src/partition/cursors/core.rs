@@ -231,7 +231,7 @@ impl<T> CursorCore<T> {
         let seat = self.seats.entry(id).or_insert_with(|| {
             let mut seat = Seat::default();
             if moving {
-                seat.begin_move(false);
+                seat.begin_move(false, false);
             }
             seat
         });
@@ -405,7 +405,7 @@ impl<T> CursorCore<T> {
         self.gathering.move_to(id, goal, state_epoch);
         let new_base = self.accepted.get(id).map_or(to, |cursor| cursor.base);
         if let Some(seat) = self.seats.get_mut(&id) {
-            seat.begin_move(command.evicts);
+            seat.begin_move(command.evicts, keep_acked);
         }
         self.look_crowded(id);
         let answer = CursorAnswer::Moved(Moved {

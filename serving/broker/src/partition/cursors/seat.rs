@@ -183,10 +183,11 @@ impl Seat {
         self.yields_at
     }
 
-    /// The cursor is being moved: nothing is delivered from where it was.
-    pub(super) fn begin_move(&mut self, evicts: bool) {
+    /// The cursor is being moved: nothing is delivered from where it was. One that does not keep what is acked leads anywhere, so an
+    /// eviction before it is no reason for where the cursor then stands.
+    pub(super) fn begin_move(&mut self, evicts: bool, keep_acked: bool) {
         self.moving = true;
-        self.evicted |= evicts;
+        self.evicted = evicts || (self.evicted && keep_acked);
         if self.yields_at.is_none()
             && let Some(active) = self.active_mut()
         {

@@ -11,6 +11,7 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, SubscriptionId};
 use hulse_proto::time::TimestampMs;
 use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, timeout_at};
 
 use super::core::{CursorCore, NewConsumer};
 use super::lane::{AckCommand, ConsumerId, CursorAnswer, LaneView, MoveCommand};
@@ -373,17 +374,12 @@ impl Task {
         }
     }
 
-    /// A graceful end: what was acked becomes durable, if that does not take long.
-    pub(crate) async fn drain_cursors(&mut self) -> Result<(), Fault> {
-        let deadline = tokio::time::Instant::now() + DRAIN_MAX;
+    /// A graceful end: what was acked becomes durable, if that does not take long, and not beyond `until`.
+    pub(crate) async fn drain_cursors(&mut self, until: Instant) -> Result<(), Fault> {
+        let deadline = until.min(Instant::now() + DRAIN_MAX);
         loop {
-            if let Some(work) = self.cursors.work.as_mut() {
-                let Ok((writer, result)) = tokio::time::timeout_at(deadline, work).await else {
-                    return Ok(());
-                };
-                self.cursors.work = None;
-                self.state_writer_returned(writer);
-                self.delta_ended(result)?;
+            if !self.state_work_ends(deadline).await? {
+                return Ok(());
             }
             let Some(due) = self.cursors.core.due_at() else {
                 return Ok(());
@@ -394,11 +390,28 @@ impl Task {
             let wait = due.saturating_sub(self.clock.now_ms()).max(0) as u64;
             tokio::time::sleep(Duration::from_millis(wait)).await;
             self.begin_state_work();
-            if self.cursors.work.is_none() && self.state_writer.is_none() {
-                // A snapshot is on its way instead.
-                return Ok(());
-            }
         }
+    }
+
+    /// Waits for the writer of the state chain, which a snapshot or a delta has. False when it does not come home in time.
+    async fn state_work_ends(&mut self, deadline: Instant) -> Result<bool, Fault> {
+        if let Some(work) = self.snapshot_work.as_mut() {
+            let Ok((writer, result)) = timeout_at(deadline, work).await else {
+                return Ok(false);
+            };
+            self.snapshot_work = None;
+            self.state_writer_returned(writer);
+            self.snapshot_ended(result)?;
+        }
+        if let Some(work) = self.cursors.work.as_mut() {
+            let Ok((writer, result)) = timeout_at(deadline, work).await else {
+                return Ok(false);
+            };
+            self.cursors.work = None;
+            self.state_writer_returned(writer);
+            self.delta_ended(result)?;
+        }
+        Ok(true)
     }
 
     /// The partition ends here: whoever waits hears why, and lanes find their ties cut.

@@ -69,13 +69,18 @@ impl World {
         if !self.core.begin_write(self.now) {
             return false;
         }
+        self.written();
+        true
+    }
+
+    /// The delta that is on its way.
+    pub(super) fn written(&mut self) {
         let (_, delta) = self.core.delta(self.now).unwrap();
         // As the chain has it.
         let bytes = Cursors::encode_delta(&delta);
         self.durable.apply(&Cursors::decode_delta(&bytes).unwrap());
         self.core.written(self.now);
         self.take();
-        true
     }
 
     pub(super) fn attach_as(
