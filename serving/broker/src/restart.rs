@@ -130,3 +130,85 @@ impl RestartChecks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bookie_metadata::{MemoryStore, Op, Txn};
+    use hulse_proto::wire::{Message as _, metadata as wire};
+
+    use super::*;
+
+    struct Cell(Arc<MemoryStore>);
+
+    impl Cell {
+        async fn put(&self, key: &str, value: Vec<u8>) {
+            let txn = Txn {
+                compares: Vec::new(),
+                ops: vec![Op::put(key, value)],
+            };
+            self.0.txn(txn).await.unwrap();
+        }
+
+        async fn bookie(&self, name: &str, live: bool) {
+            let bookie = wire::Bookie {
+                incarnation: vec![7; 16].into(),
+                state: wire::bookie::State::Active as i32,
+                ..wire::Bookie::default()
+            };
+            self.put(&format!("bookie/{name}"), bookie.encode_to_vec())
+                .await;
+            let node = wire::Node {
+                mode: "normal".to_owned(),
+                ..wire::Node::default()
+            };
+            if live {
+                self.put(&format!("node/bookie/{name}"), node.encode_to_vec())
+                    .await;
+            }
+        }
+
+        fn checks(&self, role: RestartRole) -> RestartChecks {
+            RestartChecks::new(role, self.0.clone())
+        }
+    }
+
+    fn name(text: &str) -> NodeName {
+        NodeName::new(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn bookie_may_stop_while_all_others_run_and_no_copy_is_missing() {
+        let cell = Cell(Arc::new(MemoryStore::new()));
+        let checks = cell.checks(RestartRole::Bookie(name("a")));
+        cell.bookie("a", true).await;
+        let alone = checks.may_stop().await.unwrap_err();
+        assert!(alone.contains("0 other bookies take records"), "{alone}");
+        cell.bookie("b", false).await;
+        let away = checks.may_stop().await.unwrap_err();
+        assert!(away.contains("b does not run"), "{away}");
+        cell.bookie("b", true).await;
+        assert!(checks.may_stop().await.is_ok());
+        assert!(checks.caught_up().await.is_ok());
+        let report = wire::UpkeepReport {
+            lacking_ledgers: 2,
+            ..wire::UpkeepReport::default()
+        };
+        cell.put("upkeep/report", report.encode_to_vec()).await;
+        for lacking in [checks.may_stop().await, checks.caught_up().await] {
+            assert!(lacking.unwrap_err().contains("2 ledgers"));
+        }
+        let gone = cell.checks(RestartRole::Bookie(name("c")));
+        assert!(gone.caught_up().await.unwrap_err().contains("lease"));
+    }
+
+    #[tokio::test]
+    async fn broker_may_stop_while_another_one_runs() {
+        let cell = Cell(Arc::new(MemoryStore::new()));
+        let checks = cell.checks(RestartRole::Broker(name("a")));
+        cell.put("node/broker/a", Vec::new()).await;
+        assert!(checks.may_stop().await.is_err());
+        cell.put("node/broker/b", Vec::new()).await;
+        assert!(checks.may_stop().await.is_ok());
+        assert!(checks.caught_up().await.is_ok());
+    }
+}

@@ -92,7 +92,7 @@ fn bookie_that_is_to_leave_is_emptied_while_it_runs_and_then_retired() {
     };
     let runtime = runtime();
     let client = runtime.block_on(client(&cluster, 1));
-    let store = store(&cluster);
+    let store = runtime.block_on(async { store(&cluster) });
     let writer = closed(&runtime, &client, 500);
     let leaves = ensemble(&metadata(&runtime, &client, &writer))[1];
     let name = NodeName::new(&format!("b{}", leaves + 1)).unwrap();

@@ -23,8 +23,8 @@ async fn change(world: &World, name: &str, state: &str) -> Result<String, tonic:
     Ok(answer.into_inner().bookie.unwrap().state)
 }
 
-/// Three bookies, one of which is away, and what upkeep found last.
-async fn cell() -> World {
+/// Three bookies, one of which does not run, and what upkeep found.
+async fn registered() -> World {
     let world = World::new().await;
     for (name, live) in [("x1", true), ("x2", false), ("x3", true)] {
         let bookie = wire::Bookie {
@@ -67,7 +67,7 @@ async fn cell() -> World {
 
 #[tokio::test]
 async fn bookies_are_told_with_their_upkeep_and_take_the_operators_word() {
-    let world = cell().await;
+    let world = registered().await;
     assert_eq!(change(&world, "x1", "draining").await.unwrap(), "draining");
     assert_eq!(change(&world, "x2", "lost").await.unwrap(), "lost");
     let refused = [
@@ -113,4 +113,51 @@ async fn bookies_are_told_with_their_upkeep_and_take_the_operators_word() {
     let upkeep = answer.upkeep.as_ref().unwrap();
     assert_eq!((&*upkeep.planner, upkeep.lacking_ledgers), ("x3", 2));
     assert_eq!(upkeep.blocked[0].kind, "no-target");
+}
+
+#[tokio::test]
+async fn cluster_is_told_with_its_brokers_and_what_they_own() {
+    let world = registered().await;
+    let node = wire::Node {
+        boot_uuid: vec![1; 16].into(),
+        endpoint: "y1:7400".to_owned(),
+        http: "y1:7480".to_owned(),
+        ..wire::Node::default()
+    };
+    put(&world, "node/broker/y1", node.encode_to_vec()).await;
+    for (index, boot) in [(0, 1), (1, 1), (2, 2)] {
+        let partition = wire::Partition {
+            owner: "y1".to_owned(),
+            owner_boot: vec![boot; 16].into(),
+            ..wire::Partition::default()
+        };
+        let key = format!("part/{}/{index:05}", uuid::Uuid::from_u128(7));
+        put(&world, &key, partition.encode_to_vec()).await;
+    }
+    let ask = async |partitions| {
+        let request = v1::DescribeClusterRequest { partitions };
+        let answer = world.admin().describe_cluster(request).await;
+        answer.map(tonic::Response::into_inner)
+    };
+    // The cell's record is made by the first node, and there is none here.
+    assert_eq!(reason(ask(true).await), Reason::DataDamaged);
+    let cell = wire::Cell {
+        cell_uuid: vec![3; 16].into(),
+        ensemble: 3,
+        write_quorum: 3,
+        ack_quorum: 2,
+        group_shards: 64,
+        transaction_shards: 64,
+        format_version: 1,
+        created_at_ms: 0,
+    };
+    put(&world, "cell", cell.encode_to_vec()).await;
+    let told = ask(true).await.unwrap();
+    assert_eq!((told.ensemble, told.ack_quorum), (3, 2));
+    let broker = told.brokers.iter().find(|one| one.name == "y1").unwrap();
+    assert_eq!((&*broker.http, broker.partitions), ("y1:7480", Some(2)));
+    assert_eq!(told.bookies.len(), 3);
+    assert_eq!(told.upkeep.unwrap().planner, "x3");
+    let told = ask(false).await.unwrap();
+    assert!(told.brokers.iter().all(|one| one.partitions.is_none()));
 }
