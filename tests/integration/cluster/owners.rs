@@ -250,9 +250,8 @@ fn subscription_is_one_whichever_brokers_its_partitions_and_its_users_are_at() {
         drop(consumer.close().await.unwrap());
         // Half of them to the broker that came back, so that each has some.
         for partition in 0..PARTITIONS / 2 {
-            let moved = first
-                .admin()
-                .move_partition("jobs", partition, "broker-1", false);
+            let admin = first.admin();
+            let moved = admin.move_partition("jobs", partition, "broker-1", false);
             moved.await.unwrap();
         }
         for admin in [first.admin(), second.admin()] {
