@@ -107,16 +107,19 @@ impl Core {
         self.brokers.iter().chain(&*learned).cloned().collect()
     }
 
-    /// Keeps the brokers that a look-up names.
+    /// Keeps the brokers that a look-up names, before those that were named earlier: one that is away now may be the only one that is
+    /// there later.
     pub(super) fn learn_brokers(&self, endpoints: &[String]) {
         let named = endpoints.iter().filter_map(|text| Broker::parse(text).ok());
-        let others = named.filter(|broker| !self.brokers.contains(broker));
-        let others: Vec<_> = others.take(LEARNED_MAX).collect();
+        let mut others: Vec<_> = named
+            .filter(|broker| !self.brokers.contains(broker))
+            .collect();
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        // None named is a word of a broker that knows no others.
-        if !endpoints.is_empty() {
-            *learned = others;
-        }
+        let earlier = learned.drain(..).filter(|broker| !others.contains(broker));
+        let earlier: Vec<_> = earlier.collect();
+        others.extend(earlier);
+        others.truncate(LEARNED_MAX);
+        *learned = others;
     }
 
     /// One attempt at one broker, for calls that belong to the owner of a partition. The caller retries.

@@ -30,7 +30,7 @@ pub struct Client {
 pub(crate) struct Core {
     /// As given; each knows the way to every partition.
     pub(super) brokers: Vec<Broker>,
-    /// Others, as a look-up named them last: for the time when those that were given do not answer.
+    /// Others, as look-ups named them: for the time when those that were given do not answer.
     pub(super) learned: Mutex<Vec<Broker>>,
     /// Index of the one that answered last, among those that were given and then those that were learned.
     pub(super) preferred: AtomicUsize,
