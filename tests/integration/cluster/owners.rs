@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hulse_sdk::numbers::{NumberChecker, NumberStamper};
-use hulse_sdk::{Client, CursorSelection, NewSubscription, Producer, Record, Start, TrimTo};
+use hulse_sdk::{Admin, Client, CursorSelection, NewSubscription, Producer, Record, Start, TrimTo};
 use tokio::runtime::{Builder, Runtime};
 
 use super::processes::Cluster;
@@ -207,6 +207,40 @@ fn partitions_change_hands_under_load_and_a_broker_that_ends_gives_its_own_away(
     cluster.stop();
 }
 
+/// All of it is acknowledged, and can be consumed again, and acknowledged at once, at whichever broker.
+async fn is_whole(admin: &Admin) {
+    let (_, cursors) = admin
+        .describe_subscription("work", "jobs", false)
+        .await
+        .unwrap();
+    assert_eq!(cursors.len(), PARTITIONS as usize);
+    for cursor in cursors {
+        let state = cursor.state.unwrap();
+        assert_eq!(
+            (state.backlog_records, state.base),
+            (0, state.high_watermark)
+        );
+    }
+    let of = || CursorSelection::new("work").topic("jobs");
+    let moved = admin
+        .seek_subscription(&of(), Start::Earliest, false)
+        .await
+        .unwrap();
+    let back: u64 = moved.iter().map(|of| of.new_backlog_records).sum();
+    assert!(
+        moved.iter().all(|of| of.fault.is_none()) && back == 2_400,
+        "{moved:?}"
+    );
+    let cleared = admin.clear_subscription(&of(), false).await.unwrap();
+    assert!(cleared.iter().all(|of| of.fault.is_none()), "{cleared:?}");
+    let described = admin.describe_topic("jobs").await.unwrap();
+    let ends = described
+        .partition
+        .iter()
+        .map(|of| of.high_watermark.unwrap().0);
+    assert_eq!(ends.sum::<u64>(), 2_400);
+}
+
 #[test]
 fn subscription_is_one_whichever_brokers_its_partitions_and_its_users_are_at() {
     let Some(mut cluster) = cluster(PORT + 120, 2) else {
@@ -255,36 +289,7 @@ fn subscription_is_one_whichever_brokers_its_partitions_and_its_users_are_at() {
             moved.await.unwrap();
         }
         for admin in [first.admin(), second.admin()] {
-            let (_, cursors) = admin
-                .describe_subscription("work", "jobs", false)
-                .await
-                .unwrap();
-            assert_eq!(cursors.len(), PARTITIONS as usize);
-            for cursor in cursors {
-                let state = cursor.state.unwrap();
-                assert_eq!(
-                    (state.backlog_records, state.base),
-                    (0, state.high_watermark)
-                );
-            }
-            let of = || CursorSelection::new("work").topic("jobs");
-            let moved = admin
-                .seek_subscription(&of(), Start::Earliest, false)
-                .await
-                .unwrap();
-            let back: u64 = moved.iter().map(|of| of.new_backlog_records).sum();
-            assert!(
-                moved.iter().all(|of| of.fault.is_none()) && back == 2_400,
-                "{moved:?}"
-            );
-            let cleared = admin.clear_subscription(&of(), false).await.unwrap();
-            assert!(cleared.iter().all(|of| of.fault.is_none()), "{cleared:?}");
-            let described = admin.describe_topic("jobs").await.unwrap();
-            let ends = described
-                .partition
-                .iter()
-                .map(|of| of.high_watermark.unwrap().0);
-            assert_eq!(ends.sum::<u64>(), 2_400);
+            is_whole(&admin).await;
         }
         let points: Vec<_> = (0..PARTITIONS).map(|index| (index, TrimTo::End)).collect();
         let trimmed = first.admin().trim("jobs", &points).await.unwrap();
