@@ -152,6 +152,17 @@ fn rotten_last_group_without_a_mark_is_torn() {
             .entries
             .contains(EntryId(3))
     );
+    // What was torn stays so, though it tells what it was and what is stored behind proves that something stood there.
+    rig.store(1, 3..5, 50);
+    rig.node.idle();
+    for _ in 0..3 {
+        rig = rig.reopen(config(), Survival::Nothing, &[]);
+        assert!(rig.node.new_limbo().is_empty() && rig.node.damage().is_empty());
+        assert!(damaged(&rig).is_empty());
+        for entry in 0..5 {
+            assert!(rig.has(1, entry), "{entry}");
+        }
+    }
 }
 
 #[test]
