@@ -10,6 +10,7 @@ use bookie_metadata::MetadataStore;
 use hulse_proto::time::WallClock;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::backlogs::Watch;
@@ -139,18 +140,7 @@ pub async fn serve_with(
     probes.set_serving(true);
     tracing::info!(broker = %front.config.name, advertised = %front.config.advertised, "serving");
 
-    let failed = tokio::select! {
-        biased;
-        () = shutdown.cancelled() => None,
-        ended = &mut grpc_server => match ended {
-            Ok(result) => result.err().map(ServeError::Grpc),
-            Err(error) => Some(ServeError::Ended(error)),
-        },
-        ended = &mut http_server => match ended {
-            Ok(result) => result.err().map(ServeError::Http),
-            Err(error) => Some(ServeError::Ended(error)),
-        },
-    };
+    let failed = end_of(&shutdown, &mut grpc_server, &mut http_server).await;
     probes.set_serving(false);
     set_serving(&health, false).await;
     if failed.is_none() {
@@ -172,6 +162,26 @@ pub async fn serve_with(
     }
     tracing::info!(broker = %front.config.name, "stopped serving");
     failed.map_or(Ok(()), Err)
+}
+
+/// Waits until the end is asked for, or a listener fails, which is answered.
+async fn end_of(
+    shutdown: &CancellationToken,
+    grpc: &mut JoinHandle<Result<(), tonic::transport::Error>>,
+    http: &mut JoinHandle<std::io::Result<()>>,
+) -> Option<ServeError> {
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => None,
+        ended = grpc => match ended {
+            Ok(result) => result.err().map(ServeError::Grpc),
+            Err(error) => Some(ServeError::Ended(error)),
+        },
+        ended = http => match ended {
+            Ok(result) => result.err().map(ServeError::Http),
+            Err(error) => Some(ServeError::Ended(error)),
+        },
+    }
 }
 
 async fn drain(front: &Front) {
