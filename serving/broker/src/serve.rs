@@ -139,18 +139,7 @@ pub async fn serve_with(
     probes.set_serving(true);
     tracing::info!(broker = %front.config.name, advertised = %front.config.advertised, "serving");
 
-    let failed = tokio::select! {
-        biased;
-        () = shutdown.cancelled() => None,
-        ended = &mut grpc_server => match ended {
-            Ok(result) => result.err().map(ServeError::Grpc),
-            Err(error) => Some(ServeError::Ended(error)),
-        },
-        ended = &mut http_server => match ended {
-            Ok(result) => result.err().map(ServeError::Http),
-            Err(error) => Some(ServeError::Ended(error)),
-        },
-    };
+    let failed = end_of(&shutdown, &mut grpc_server, &mut http_server).await;
     probes.set_serving(false);
     set_serving(&health, false).await;
     if failed.is_none() {
@@ -172,6 +161,26 @@ async fn cut<T>(server: &mut JoinHandle<T>) {
     if !server.is_finished() {
         drop(tokio::time::timeout(CLOSE_MAX, &mut *server).await);
         server.abort();
+    }
+}
+
+/// Waits until the end is asked for, or a listener fails, which is answered.
+async fn end_of(
+    shutdown: &CancellationToken,
+    grpc: &mut JoinHandle<Result<(), tonic::transport::Error>>,
+    http: &mut JoinHandle<std::io::Result<()>>,
+) -> Option<ServeError> {
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => None,
+        ended = grpc => match ended {
+            Ok(result) => result.err().map(ServeError::Grpc),
+            Err(error) => Some(ServeError::Ended(error)),
+        },
+        ended = http => match ended {
+            Ok(result) => result.err().map(ServeError::Http),
+            Err(error) => Some(ServeError::Ended(error)),
+        },
     }
 }
 
