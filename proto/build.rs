@@ -10,6 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "protobuf/consume.proto",
         "protobuf/txn.proto",
         "protobuf/admin.proto",
+        "protobuf/peers.proto",
         "protobuf/metadata.proto",
     ];
     println!("cargo:rerun-if-changed=protobuf");

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::entry::{Entry, EntryHeader};
+use crate::entry::{Entry, EntryDigest, EntryHeader};
 use crate::id::{CellId, EntryId, FenceToken, Incarnation, LedgerId};
 
 /// The answer to a call, later.
@@ -149,6 +149,61 @@ pub struct EntryHead {
     pub header: EntryHeader,
     /// The encoded envelope; its own checksum was checked.
     pub envelope: Bytes,
+}
+
+/// Most ranges of entries that one inventory answers, of all ledgers together. What is left out counts as not held.
+pub const INVENTORY_RUNS_MAX: usize = 4096;
+
+/// Asks what is held of the ledgers `to.ledger..ledgers_end` (storage.md X8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InventoryRequest {
+    /// Whom for, and the first ledger.
+    pub to: Address,
+    /// Exclusive.
+    pub ledgers_end: LedgerId,
+    /// Of each ledger: the first entry asked for.
+    pub first: EntryId,
+    /// Exclusive.
+    pub end: EntryId,
+    /// With a digest of each run; takes reads of the index, so it is for one ledger at a time.
+    pub digests: bool,
+}
+
+/// Entries that are held, durable, and not known to be damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldRun {
+    /// The first.
+    pub first: EntryId,
+    /// Exclusive.
+    pub end: EntryId,
+    /// Sum of [`entry_mark`] over the run; `None` when it was not asked for, or could not be told.
+    pub digest: Option<u64>,
+}
+
+/// What is held of a ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldLedger {
+    /// Which.
+    pub ledger: LedgerId,
+    /// In order; runs do not touch.
+    pub runs: Vec<HeldRun>,
+}
+
+/// What is held of some ledgers, in order; those of which nothing is held are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// They.
+    pub ledgers: Vec<HeldLedger>,
+    /// Where to ask on; `None`: these are all.
+    pub next: Option<LedgerId>,
+}
+
+/// One summand of a run's digest: an entry's number and its checksums.
+pub fn entry_mark(entry: EntryId, digest: EntryDigest) -> u64 {
+    let both = (u64::from(digest.header_crc) << 32) | u64::from(digest.payload_crc);
+    let mixed =
+        (both ^ entry.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    (mixed ^ (mixed >> 31)).wrapping_mul(0x94D0_49BB_1331_11EB)
 }
 
 /// Why a bookie did not do what it was asked. `Failed` and `NoAnswer` leave the effect unknown; all others say that the call had
@@ -288,4 +343,11 @@ pub trait BookieCalls: Send + Sync + 'static {
 
     /// Marks a ledger deleted for ever; answers when the tombstone is durable. The caller has set it DELETING in metadata (G1, G4).
     fn delete(&self, to: Address) -> Call<()>;
+
+    /// Says what is held (X8): durable entries that are not known to be damaged. The same in limbo: what is there is served (S3).
+    /// Whatever only passes calls on passes this one, too; what keeps no inventory refuses it.
+    fn inventory(&self, _: InventoryRequest) -> Call<Inventory> {
+        let why = "no inventory is kept here".to_owned();
+        Box::pin(std::future::ready(Err(BookieError::Invalid { why })))
+    }
 }

@@ -190,6 +190,8 @@ fn ledger() -> LedgerMetadata {
         base_offset: Offset(1000),
         writer_nonce: [6; 16],
         recovery_nonce: [5; 16],
+        repair_nonce: [0; 16],
+        intents: Vec::new(),
         closed: Some(ClosedTotals {
             end: EntryId(55),
             offset_span: 60,
@@ -255,6 +257,8 @@ fn metadata_of_nodes_of_version_1_are_read_and_written() {
         boot_counter: 17,
         clock_ms: TIME,
         mode: "readonly".to_owned(),
+        http: String::new(),
+        kafka: Vec::new(),
     };
     check(golden!("node"), &node);
     check(golden!("broker"), &metadata::Broker { node_id: 4 });

@@ -66,6 +66,19 @@ pub struct Fragment {
     pub ensemble: Vec<Member>,
 }
 
+/// A copy that repair makes (storage.md X4): while it stands, `new` counts as a member for deletion and removal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intent {
+    /// Where the fragment begins.
+    pub first: EntryId,
+    /// Who is to be replaced in it.
+    pub old: Member,
+    /// By whom.
+    pub new: Member,
+    /// The repair that made it.
+    pub task: [u8; 16],
+}
+
 /// Totals of a closed ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClosedTotals {
@@ -161,6 +174,10 @@ pub struct LedgerMetadata {
     pub loss: Option<Loss>,
     /// When it was made.
     pub created_at: TimestampMs,
+    /// Copies under way.
+    pub intents: Vec<Intent>,
+    /// Set by repair's own changes only.
+    pub repair_nonce: [u8; 16],
 }
 
 /// Why a metadata value is not a ledger's.
@@ -185,14 +202,14 @@ pub enum LedgerMetadataError {
     },
 }
 
-fn bad(field: &'static str, why: impl Into<String>) -> LedgerMetadataError {
+pub(crate) fn bad(field: &'static str, why: impl Into<String>) -> LedgerMetadataError {
     LedgerMetadataError::Field {
         field,
         why: why.into(),
     }
 }
 
-fn nonce(field: &'static str, bytes: &[u8]) -> Result<[u8; 16], LedgerMetadataError> {
+pub(crate) fn nonce(field: &'static str, bytes: &[u8]) -> Result<[u8; 16], LedgerMetadataError> {
     if bytes.is_empty() {
         return Ok([0; 16]);
     }
@@ -216,6 +233,31 @@ impl LedgerMetadata {
             .fragments
             .partition_point(|fragment| fragment.first <= entry);
         &self.fragments[after.saturating_sub(1)]
+    }
+
+    /// Where the fragment at `place` ends, as far as that is decided for ever (storage.md X2): `None` for the last fragment of a ledger
+    /// that is not closed. What lies beyond a closed ledger's end belongs to nobody.
+    pub fn settled_end(&self, place: usize) -> Option<EntryId> {
+        let first = self.fragments.get(place)?.first;
+        let next = self.fragments.get(place + 1).map(|next| next.first);
+        let closed = match self.state {
+            LedgerState::Closed | LedgerState::Deleting => self.closed.map(|closed| closed.end),
+            LedgerState::Open | LedgerState::InRecovery => None,
+        };
+        match (next, closed) {
+            (Some(next), Some(end)) => Some(next.min(end).max(first)),
+            (next, closed) => next.or(closed.map(|end| end.max(first))),
+        }
+    }
+
+    /// True when a member of some fragment, or the target of an intent.
+    pub fn names(&self, member: &Member) -> bool {
+        let mut ensembles = self
+            .fragments
+            .iter()
+            .flat_map(|fragment| &fragment.ensemble);
+        ensembles.any(|found| found == member)
+            || self.intents.iter().any(|intent| intent.new == *member)
     }
 
     /// Encodes the value.
@@ -261,6 +303,11 @@ impl LedgerMetadata {
                 at_ms: loss.at,
             }),
             created_at_ms: self.created_at,
+            intents: self.intents.iter().map(Intent::to_wire).collect(),
+            repair_nonce: match self.repair_nonce {
+                [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] => Bytes::new(),
+                nonce => to_nonce(nonce),
+            },
         };
         value.encode_to_vec().into()
     }
@@ -331,6 +378,12 @@ impl LedgerMetadata {
                 .collect::<Result<_, _>>()?,
             loss: value.loss.as_ref().map(Loss::from_wire).transpose()?,
             created_at: value.created_at_ms,
+            intents: value
+                .intents
+                .iter()
+                .map(Intent::from_wire)
+                .collect::<Result<_, _>>()?,
+            repair_nonce: nonce("repair_nonce", &value.repair_nonce)?,
         })
     }
 }
@@ -359,68 +412,4 @@ fn decode_fragments(
         return Err(bad("fragments", "an ensemble of the wrong size"));
     }
     Ok(fragments)
-}
-
-impl Fragment {
-    fn to_wire(&self) -> wire::Fragment {
-        let ensemble = self.ensemble.iter().map(|member| wire::Member {
-            bookie: member.bookie.to_string(),
-            incarnation: member.incarnation.to_bytes(),
-        });
-        wire::Fragment {
-            first_entry: self.first.0,
-            ensemble: ensemble.collect(),
-        }
-    }
-
-    fn from_wire(value: &wire::Fragment) -> Result<Self, LedgerMetadataError> {
-        let ensemble = value.ensemble.iter().map(|member| {
-            Ok(Member {
-                bookie: NodeName::new(&member.bookie)
-                    .map_err(|error| bad("bookie", error.to_string()))?,
-                incarnation: Incarnation::from_slice(&member.incarnation)
-                    .ok_or_else(|| bad("incarnation", "not 16 bytes"))?,
-            })
-        });
-        Ok(Self {
-            first: EntryId(value.first_entry),
-            ensemble: ensemble.collect::<Result<_, LedgerMetadataError>>()?,
-        })
-    }
-}
-
-impl Degraded {
-    fn to_wire(&self) -> wire::Degraded {
-        wire::Degraded {
-            first_entry: self.first.0,
-            end_entry: self.end.0,
-            bookies: self.bookies.iter().map(ToString::to_string).collect(),
-        }
-    }
-
-    fn from_wire(value: &wire::Degraded) -> Result<Self, LedgerMetadataError> {
-        let bookies = value.bookies.iter().map(|name| {
-            NodeName::new(name).map_err(|error| bad("degraded.bookies", error.to_string()))
-        });
-        Ok(Self {
-            first: EntryId(value.first_entry),
-            end: EntryId(value.end_entry),
-            bookies: bookies.collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-impl Loss {
-    fn from_wire(value: &wire::Loss) -> Result<Self, LedgerMetadataError> {
-        let kind = match value.kind() {
-            wire::loss::Kind::TailLost => LossKind::TailLost,
-            wire::loss::Kind::Accepted => LossKind::Accepted,
-            wire::loss::Kind::Unspecified => return Err(bad("loss.kind", "unspecified")),
-        };
-        Ok(Self {
-            kind,
-            from: EntryId(value.from_entry),
-            at: value.at_ms,
-        })
-    }
 }

@@ -17,6 +17,7 @@ pub mod error;
 mod golden;
 pub mod id;
 pub mod ledger;
+mod ledger_parts;
 pub mod limits;
 pub mod mutant;
 pub mod size;

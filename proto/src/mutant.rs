@@ -49,6 +49,17 @@ pub enum Mutant {
     ClosedIsDead,
     /// G8: a compaction leaves a live entry behind, and its sources go all the same.
     CompactionForgets,
+    /// X4, G6: a bookie drops what metadata's fragments do not assign to it, although a repair's intent names it.
+    IntentsForgotten,
+    // Repair and deletion.
+    /// X4: repair copies and swaps without an intent.
+    RepairWithoutIntent,
+    /// X5: a member is swapped in although not every copy was confirmed.
+    SwapUnproven,
+    /// X2: repair takes the last fragment of an open ledger as one that changes no more.
+    RepairOpenTail,
+    /// X6: the swap writes what was read at the start, whatever others did since.
+    SwapBlindly,
     // The owner of a partition.
     /// A snapshot holds what was appended, not what is confirmed.
     SnapshotOfUnconfirmed,

@@ -149,6 +149,9 @@ fn run(arguments: Arguments, output: Output) -> Result<(), Stop> {
         Command::Subscriptions(command) => {
             session::run(commands::subscriptions::run(session, command))
         }
+        Command::Cluster(command) => session::run(commands::cluster::run(session, command)),
+        Command::Brokers(command) => session::run(commands::cluster::run_brokers(session, command)),
+        Command::Bookies(command) => session::run(commands::cluster::run_bookies(session, command)),
         Command::Ledgers(command) => session::run(commands::ledgers::run(session, command)),
         Command::Verify(verify) => session::run(commands::verify::run(session, verify)),
         Command::Doctor(doctor) => session::run(commands::doctor::run(session, doctor)),

@@ -7,8 +7,8 @@ use bookie_transport::wire::{
 };
 use bytes::Bytes;
 use hulse_proto::bookie::{
-    AddRequest, Address, BookieError, EntryHead, FenceAnswer, FenceRequest, Origin, ReadClass,
-    ReadRequest, RecoveryReadRequest, StoredEntry,
+    AddRequest, Address, BookieError, EntryHead, FenceAnswer, FenceRequest, HeldLedger, HeldRun,
+    Inventory, InventoryRequest, Origin, ReadClass, ReadRequest, RecoveryReadRequest, StoredEntry,
 };
 use hulse_proto::entry::Entry;
 use hulse_proto::id::{CellId, EntryId, FenceToken, Incarnation, LedgerId};
@@ -123,11 +123,41 @@ pub fn requests() -> Seeds {
         ("read", Call::Read(read)),
         ("read-heads", Call::ReadHeads(read)),
         ("delete", Call::Delete(to)),
+        (
+            "inventory",
+            Call::Inventory(InventoryRequest {
+                to,
+                ledgers_end: LedgerId(9),
+                first: EntryId(0),
+                end: EntryId(u64::MAX),
+                digests: true,
+            }),
+        ),
     ];
     let mut seeds: Seeds = vec![("open", encode_open("bookie-1").encode_to_vec())];
     let calls = calls.into_iter();
     seeds.extend(calls.map(|(name, call)| (name, encode_call(300, &call).encode_to_vec())));
     seeds
+}
+
+fn held() -> Inventory {
+    let run = |first, digest| HeldRun {
+        first: EntryId(first),
+        end: EntryId(first + 5),
+        digest,
+    };
+    let ledgers = [
+        (7, vec![run(0, Some(3)), run(9, None)]),
+        (8, vec![run(2, None)]),
+    ];
+    let ledgers = ledgers.map(|(ledger, runs)| HeldLedger {
+        ledger: LedgerId(ledger),
+        runs,
+    });
+    Inventory {
+        ledgers: ledgers.to_vec(),
+        next: Some(LedgerId(9)),
+    }
 }
 
 /// An answer of each kind.
@@ -168,6 +198,7 @@ pub fn answers() -> Seeds {
         ),
         ("entries", one(encode_entries(&stored, u32::MAX))),
         ("heads", one(encode_heads(&heads, u32::MAX))),
+        ("held", Answer::Held(held())),
         ("fault", Answer::Fault(error)),
     ];
     let answers = answers.into_iter();

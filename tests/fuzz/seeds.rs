@@ -203,6 +203,8 @@ fn ledger(state: LedgerState) -> LedgerMetadata {
         base_offset: Offset(1000),
         writer_nonce: [1; 16],
         recovery_nonce: [2; 16],
+        repair_nonce: [3; 16],
+        intents: Vec::new(),
         closed: closed.then_some(ClosedTotals {
             end: EntryId(200),
             offset_span: 5000,

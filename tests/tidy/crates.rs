@@ -18,6 +18,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["hulse-proto", "bookie-metadata", "bookie-transport"],
     ),
     ("bookie-node", &["hulse-proto", "bookie-metadata"]),
+    (
+        "bookie-upkeep",
+        &["hulse-proto", "bookie-metadata", "bookie-client"],
+    ),
     ("hulse-sdk", &["hulse-proto"]),
     (
         "serving-broker",
@@ -31,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "bookie-metadata",
             "bookie-client",
             "bookie-node",
+            "bookie-upkeep",
             "serving-broker",
             "hulse-sdk",
         ],

@@ -85,6 +85,8 @@ async fn prepare(
         base_offset: new.base_offset,
         writer_nonce: inner.nonce(),
         recovery_nonce: [0; 16],
+        repair_nonce: [0; 16],
+        intents: Vec::new(),
         closed: None,
         degraded: degraded.collect(),
         loss: None,

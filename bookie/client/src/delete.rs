@@ -157,7 +157,7 @@ async fn step(
     }
 }
 
-/// Has every member of every fragment write its tombstone.
+/// Has every member of every fragment, and whoever repair is copying to (storage.md X4), write its tombstone.
 async fn bury(
     inner: &Arc<Inner>,
     ledger: LedgerId,
@@ -168,6 +168,7 @@ async fn bury(
         .fragments
         .iter()
         .flat_map(|fragment| &fragment.ensemble)
+        .chain(metadata.intents.iter().map(|intent| &intent.new))
         .map(|member| (member.bookie.clone(), member.incarnation))
         .collect();
     loop {

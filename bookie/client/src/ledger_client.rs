@@ -17,8 +17,8 @@ use crate::placement::Room;
 use crate::reader::LedgerReader;
 use crate::recovery::Policy;
 use crate::standing::Standing;
-use crate::writer::LedgerWriter;
-use crate::{create, damage, delete, recovery, standing};
+use crate::writer::{LedgerWriter, OpenWriters};
+use crate::{create, damage, delete, departures, recovery, standing};
 
 /// What a new ledger is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,7 @@ pub(crate) struct Inner {
     pub(crate) bookies: Arc<dyn BookieDirectory>,
     pub(crate) clock: Arc<dyn WallClock>,
     pub(crate) ids: LedgerIds,
+    pub(crate) writers: OpenWriters,
     rng: Mutex<ChaCha12Rng>,
 }
 
@@ -80,6 +81,7 @@ impl LedgerClient {
                 bookies,
                 clock,
                 ids,
+                writers: OpenWriters::default(),
                 rng: Mutex::new(ChaCha12Rng::from_seed(seed)),
             }),
         }
@@ -117,6 +119,13 @@ impl LedgerClient {
         let writer = create::create(&self.inner, new, Room::ForTheRest, part).await?;
         writer.refuse_data();
         Ok(writer)
+    }
+
+    /// Looks who is to leave, again and again, and has every open writer replace those members, also one that rests (storage.md C7):
+    /// else a ledger that nobody writes to would name a bookie for ever that is to be emptied, or whose disk was replaced. For a task of
+    /// the process; never ends.
+    pub async fn follow_departures(&self) {
+        departures::follow(&self.inner).await;
     }
 
     /// Whether records can be stored now: with `None` in a new ledger, else in that of `writer` because Qa of its members are

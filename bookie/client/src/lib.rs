@@ -23,6 +23,7 @@ mod config;
 mod create;
 mod damage;
 mod delete;
+mod departures;
 mod directory;
 mod error;
 mod ledger_client;
@@ -40,12 +41,17 @@ mod tests;
 pub mod writer;
 
 pub use config::ClientConfig;
-pub use directory::{BookieDirectory, Candidate, Dial, Listed, RegisteredBookies, list_bookies};
+pub use directory::{
+    BookieDirectory, Candidate, Dial, Listed, LiveBookie, RegisteredBookies, Registration,
+    RegistrationError, RegistrationState, UPKEEP_REPORT_KEY, change_registration, list_bookies,
+    list_registrations, retire_drained, upkeep_report,
+};
 pub use error::{
     AppendError, CloseError, CreateError, DeleteError, GuardFailed, MemberAnswer, MemberAnswers,
     NotWritten, ReadError, RecoverError, RollError, WriterEnd,
 };
 pub use ledger_client::{LedgerClient, NewLedger};
+pub use placement::choose_replacement;
 pub use reader::LedgerReader;
 pub use standing::Standing;
 pub use writer::{Appended, LedgerWriter};

@@ -61,21 +61,30 @@ impl<C, S> Sender<C, S> {
     /// # Errors
     /// The command, when the task has ended.
     pub fn send(&self, command: C) -> Result<(), C> {
-        let mut state = self.0.lock();
-        if state.closed {
-            return Err(command);
-        }
-        state.queue.push_back(command);
-        let (waker, resting, start) = (state.waker.take(), state.resting.take(), state.start);
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        if let Some(resting) = resting {
-            start(resting, Inbox(Some(self.0.clone())));
-        }
-        Ok(())
+        put(&self.0, command)
     }
+
+    /// Knows the mailbox, and does not count as a sender.
+    pub fn downgrade(&self) -> WeakSender<C, S> {
+        WeakSender(Arc::downgrade(&self.0))
+    }
+}
+
+fn put<C, S>(mailbox: &Arc<Mailbox<C, S>>, command: C) -> Result<(), C> {
+    let mut state = mailbox.lock();
+    if state.closed || state.senders == 0 {
+        return Err(command);
+    }
+    state.queue.push_back(command);
+    let (waker, resting, start) = (state.waker.take(), state.resting.take(), state.start);
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+    if let Some(resting) = resting {
+        start(resting, Inbox(Some(mailbox.clone())));
+    }
+    Ok(())
 }
 
 impl<C, S> Clone for Sender<C, S> {
@@ -112,6 +121,22 @@ impl<C, S> fmt::Debug for Sender<C, S> {
 pub struct WeakSender<C, S>(Weak<Mailbox<C, S>>);
 
 impl<C, S> WeakSender<C, S> {
+    /// As [`Sender::send`], while a sender is left.
+    ///
+    /// # Errors
+    /// The command: nobody is left who would hear of it.
+    pub fn send(&self, command: C) -> Result<(), C> {
+        match self.0.upgrade() {
+            Some(mailbox) => put(&mailbox, command),
+            None => Err(command),
+        }
+    }
+
+    /// True once nothing is left of the mailbox.
+    pub fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
     /// Takes what rests, with its inbox, to look after it; `None` when it has a task, or is gone.
     pub fn take_resting(&self) -> Option<(S, Inbox<C, S>)> {
         let mailbox = self.0.upgrade()?;

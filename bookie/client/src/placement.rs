@@ -142,6 +142,29 @@ pub(crate) fn replace(
     replaced
 }
 
+/// Who should take the place of one member of a fragment that changes no more (storage.md X4): a live and writable bookie of no other
+/// place in it, in a zone that has fewest of the others. `None`: there is none.
+pub fn choose_replacement(
+    ensemble: &[Member],
+    position: usize,
+    candidates: &[Candidate],
+) -> Option<Member> {
+    let writable: Vec<Candidate> = candidates
+        .iter()
+        .filter(|candidate| Room::ForData.suffices(candidate))
+        .filter(|candidate| candidate.member != ensemble[position])
+        .cloned()
+        .collect();
+    // Of those that stay, a zone counts whether they can be written to or not.
+    let others = candidates.iter().filter(|candidate| {
+        let mut places = ensemble.iter().enumerate();
+        places.any(|(at, member)| at != position && *member == candidate.member)
+    });
+    let known: Vec<Candidate> = writable.into_iter().chain(others.cloned()).collect();
+    let mut chosen = replace(Room::ForData, ensemble, &[position], &[], &known);
+    chosen.pop().map(|(_, member)| member)
+}
+
 #[cfg(test)]
 mod tests {
     use hulse_proto::id::{Incarnation, NodeName};

@@ -50,6 +50,8 @@ pub struct LedgerState {
     pub pending: BTreeMap<EntryId, PendingEntry>,
     /// Entries whose stored bytes were found damaged.
     pub damaged: BTreeSet<EntryId>,
+    /// When, in this boot, a copy or a write-back of it was last taken or found here; counted by the core.
+    pub copied_at: u64,
     limbo: BTreeMap<LimboKind, u64>,
     limbo_cleared: u64,
 }
@@ -159,6 +161,13 @@ impl LedgerState {
         }
         self.damaged.remove(&entry);
         self.entries.insert(entry, slot);
+    }
+
+    /// Lets its entries go; fence, confirmed end and limbo stay. No record says so: after a restart what is still in files counts again,
+    /// which is legal at any time (S1).
+    pub fn stray(&mut self) {
+        self.entries = Entries::default();
+        self.damaged.clear();
     }
 
     /// Deletes everything but the fact.

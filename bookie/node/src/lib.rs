@@ -49,4 +49,4 @@ pub use identity::{IdentityError, identity_faults};
 pub use index::{FileSummary, LedgerShare, Location, Locator, Slot};
 pub use metrics::NodeMetrics;
 pub use server::{BookieNode, NodeSeams, NodeStatus};
-pub use start::{StartError, format};
+pub use start::{StartError, format, replace};

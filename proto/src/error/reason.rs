@@ -114,6 +114,8 @@ reasons! {
     LedgerNotFound = "LEDGER_NOT_FOUND", 1203, NotFound, NotFound, NotApplied;
     /// No subscription of this name, or not on this topic.
     SubscriptionNotFound = "SUBSCRIPTION_NOT_FOUND", 1204, NotFound, NotFound, NotApplied;
+    /// No bookie of this name.
+    BookieNotFound = "BOOKIE_NOT_FOUND", 1205, NotFound, NotFound, NotApplied;
     /// A topic of this name exists.
     TopicExists = "TOPIC_EXISTS", 1301, Exists, AlreadyExists, NotApplied;
     /// A subscription of this name and another type exists.

@@ -1,17 +1,22 @@
 //! The leader epochs that look-ups tell, also of partitions that are not open.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bookie_metadata::list_all;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::OwnerEpoch;
+use hulse_proto::id::{NodeName, OwnerEpoch};
 use hulse_proto::wire::metadata::Partition;
 use prost::Message;
 
 use crate::keys::topic_prefix;
 use crate::owner::Standing;
+use crate::owners::Place;
 use crate::topics::read;
 use crate::{Partitions, Topic};
+
+/// Longest wait for what metadata say of holders; then the rule alone says who may own what.
+const KNOWN_MAX: Duration = Duration::from_secs(1);
 
 impl Partitions {
     /// The epoch under which each partition of `topic` is served, by index: of an open one its own, of a closed one that of its next
@@ -44,6 +49,38 @@ impl Partitions {
             }
         });
         Ok(epochs.collect())
+    }
+
+    /// Who owns each partition of `topic`, by index, `None` for this broker, and the epoch under which it is served there or will be:
+    /// as [`Partitions::leader_epochs`], never more than what clients will meet.
+    ///
+    /// # Errors
+    /// As [`Partitions::leader_epochs`]; nothing is read where holders are known.
+    pub async fn owners_of(
+        &self,
+        topic: &Topic,
+    ) -> Result<Vec<(Option<NodeName>, OwnerEpoch)>, Fault> {
+        let owners = &self.with.owners;
+        if owners.alone() {
+            let epochs = self.leader_epochs(topic).await?;
+            return Ok(epochs.into_iter().map(|epoch| (None, epoch)).collect());
+        }
+        owners.known_within(KNOWN_MAX).await;
+        let standings = self.standings(topic.partition_ids());
+        let told = topic.partition_ids().zip(standings).map(|(id, standing)| {
+            let found = owners.holder(id);
+            let stored = found.as_ref().map_or(0, |found| found.epoch.0);
+            match (owners.place_of(id, found.as_ref()), standing) {
+                (Place::There { broker, holds, .. }, _) => {
+                    let next = if holds { stored } else { stored + 1 };
+                    (Some(broker), OwnerEpoch(next))
+                }
+                (Place::Here, Standing::Won(epoch)) => (None, epoch),
+                (Place::Here, Standing::Opening) => (None, OwnerEpoch(stored)),
+                (Place::Here, Standing::Closed) => (None, OwnerEpoch(stored + 1)),
+            }
+        });
+        Ok(told.collect())
     }
 
     /// The last epoch that was won of each partition, by index; those that nobody opened are missing.

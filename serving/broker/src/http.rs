@@ -2,9 +2,10 @@
 //!
 //! `/livez`: the process answers. `/startupz`: the listeners serve. `/readyz`: they serve and metadata answer; asked at most once a
 //! second, whoever asks. A full disk does not make it unready, for what is stored is served and what frees space is taken; it is said.
+//! `/readyz/stop` and `/readyz/restart`: see [`crate::restart`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -19,11 +20,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::listener::HttpDoor;
+use crate::restart::{RestartChecks, RestartRole};
 
 /// A key whose reading shows that metadata answer; it need not exist.
 const PROBE_KEY: &str = "cell";
 /// Metadata that take longer are not ready.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
+/// So long a check of restarts asks.
+const CHECK_WAIT: Duration = Duration::from_secs(5);
 /// An answer is good for this long.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
@@ -38,6 +42,7 @@ pub struct Probes {
     serving: AtomicBool,
     started: AtomicBool,
     last: Mutex<Option<(Instant, Result<(), String>)>>,
+    restart: OnceLock<RestartChecks>,
 }
 
 impl Probes {
@@ -54,7 +59,34 @@ impl Probes {
             serving: AtomicBool::new(false),
             started: AtomicBool::new(false),
             last: Mutex::new(None),
+            restart: OnceLock::new(),
         })
+    }
+
+    /// What `/readyz/stop` and `/readyz/restart` answer for. Said once; until then they are not there.
+    pub fn set_role(&self, role: RestartRole) {
+        let checks = RestartChecks::new(role, self.metadata.clone());
+        // A second word changes nothing.
+        let _ = self.restart.set(checks);
+    }
+
+    /// A check of a node that is ready.
+    async fn checked(
+        &self,
+        check: impl AsyncFnOnce(&RestartChecks) -> Result<String, String>,
+    ) -> Response {
+        let Some(checks) = self.restart.get() else {
+            return StatusCode::NOT_FOUND.into_response();
+        };
+        let asked = async {
+            self.ready().await?;
+            let checked = tokio::time::timeout(CHECK_WAIT, check(checks)).await;
+            checked.unwrap_or_else(|_| Err("metadata store does not answer".to_owned()))
+        };
+        match asked.await {
+            Ok(words) => format!("yes: {words}\n").into_response(),
+            Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("no: {why}\n")).into_response(),
+        }
     }
 
     /// The listeners serve, or no longer do.
@@ -124,6 +156,8 @@ fn router(probes: Arc<Probes>) -> Router {
         .route("/metrics", get(metrics))
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
+        .route("/readyz/stop", get(stopz))
+        .route("/readyz/restart", get(restartz))
         .route("/startupz", get(startupz))
         .with_state(probes)
 }
@@ -152,6 +186,14 @@ async fn readyz(State(probes): State<Arc<Probes>>) -> Response {
         )
             .into_response(),
     }
+}
+
+async fn stopz(State(probes): State<Arc<Probes>>) -> Response {
+    probes.checked(RestartChecks::may_stop).await
+}
+
+async fn restartz(State(probes): State<Arc<Probes>>) -> Response {
+    probes.checked(RestartChecks::caught_up).await
 }
 
 async fn startupz(State(probes): State<Arc<Probes>>) -> Response {

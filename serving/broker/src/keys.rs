@@ -8,6 +8,11 @@ pub(crate) fn partition_key(partition: PartitionId) -> String {
     format!("part/{}/{:05}", partition.topic, partition.index)
 }
 
+/// To whom a partition goes when nobody holds it.
+pub(crate) fn pin_key(partition: PartitionId) -> String {
+    format!("pin/{}/{:05}", partition.topic, partition.index)
+}
+
 /// The keys of [`partition_key`] of all partitions of one topic.
 pub(crate) fn topic_prefix(topic: TopicId) -> String {
     format!("part/{topic}/")

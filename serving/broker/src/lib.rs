@@ -23,12 +23,15 @@ mod config;
 mod epochs;
 mod http;
 mod keys;
+mod ledger_views;
 mod listener;
 mod log;
 mod metrics;
 mod owner;
+mod owners;
 mod partition;
 mod removal;
+mod restart;
 mod retention;
 mod serve;
 pub mod state;
@@ -44,15 +47,18 @@ pub use authorise::{Action, Principal, Resource, authorise};
 pub use backlogs::{BacklogLimits, BacklogPolicy, QuotaAction};
 pub use config::BrokerConfig;
 pub use http::{Probes, StorageMode, serve_probes};
+pub use ledger_views::LedgerView;
 pub use listener::{Connection, Door, Front, IngressPermit, WireListener, accept};
 pub use log::{ReadBatch, ReadChunk, SkipReason};
 pub use metrics::Metrics;
-pub use owner::{LedgerView, Partitions, PartitionsConfig};
+pub use owner::{Partitions, PartitionsConfig};
+pub use owners::{BrokerView, KafkaPlace};
 pub use partition::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,
     CursorView, Handed, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy,
     ProduceFuture, Produced, Stand, Tie,
 };
+pub use restart::RestartRole;
 pub use retention::{Limits, RetentionPolicy, Setting};
 pub use serve::{Broker, ServeError, serve, serve_with};
 pub use storage_damage::{DamageReport, DamagedEntries, StorageDamage};

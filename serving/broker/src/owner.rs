@@ -8,8 +8,8 @@ use std::time::Duration;
 use bookie_client::{LedgerClient, RecoverError};
 use bookie_metadata::MetadataStore;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{EntryId, LedgerId, Offset, OwnerEpoch, PartitionId};
-use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
+use hulse_proto::id::{EntryId, LedgerId, OwnerEpoch, PartitionId};
+use hulse_proto::ledger::{LedgerMetadata, LedgerState};
 use hulse_proto::time::WallClock;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -17,9 +17,10 @@ use uuid::Uuid;
 
 use crate::complaints::Complaints;
 use crate::config::BrokerConfig;
-use crate::log::{Chain, TailBudget, TimeTurns};
+use crate::log::{TailBudget, TimeTurns};
+use crate::owners::{Owners, Place};
 use crate::partition::{
-    Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn, take_over,
+    Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn, take_over,
 };
 use crate::storage_fault;
 
@@ -31,6 +32,8 @@ const REST_MIN: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(5);
 /// Ledgers whose data are removed at the same time.
 const BURIALS_AT_ONCE: usize = 8;
+/// How long an opening waits at the start of a broker until the others are known.
+const BROKERS_WAIT: Duration = Duration::from_secs(2);
 /// Marks of removed partitions that are kept.
 const REMOVED_MAX: usize = 100_000;
 
@@ -44,17 +47,6 @@ pub struct PartitionsConfig {
     pub clock: Arc<dyn WallClock>,
     /// This start of the broker.
     pub boot: Uuid,
-}
-
-/// A ledger of a partition, for people.
-#[derive(Debug, Clone)]
-pub struct LedgerView {
-    /// Which.
-    pub ledger: LedgerId,
-    /// Of which chain.
-    pub kind: LedgerKind,
-    /// What metadata says; `None` when it is gone.
-    pub metadata: Option<LedgerMetadata>,
 }
 
 /// How far a partition is here, as to its epoch.
@@ -117,6 +109,8 @@ struct Slots {
     deleted: BTreeSet<PartitionId>,
     /// In the order in which their data went; the oldest are forgotten, as nobody can have looked them up so long ago.
     removed: VecDeque<PartitionId>,
+    /// On their way to another broker, which this fault names.
+    leaving: BTreeMap<PartitionId, Fault>,
     stopping: bool,
 }
 
@@ -147,6 +141,9 @@ impl Slots {
                 "the topic is being deleted",
             ));
         }
+        if let Some(moved) = self.leaving.get(&partition) {
+            return Err(moved.clone());
+        }
         let slot = self.state.get(&partition);
         if let Some((why, left)) = slot.and_then(Slot::resting) {
             let words = format!(
@@ -174,12 +171,14 @@ pub struct Partitions {
 impl Partitions {
     /// None open yet.
     pub fn new(config: &BrokerConfig, parts: PartitionsConfig) -> Self {
+        let boot = bytes::Bytes::copy_from_slice(parts.boot.as_bytes());
         let with = Collaborators {
-            metadata: parts.metadata,
+            metadata: parts.metadata.clone(),
             client: parts.client,
             clock: parts.clock,
             tail: TailBudget::new(config.tail_cache_bytes),
             time_turns: TimeTurns::new(),
+            owners: Owners::new(config.name.clone(), boot, parts.metadata.clone()),
             broker: config.name.clone(),
             boot: parts.boot,
             producer_expiry: config.producer_expiry,
@@ -228,11 +227,21 @@ impl Partitions {
         partition: PartitionId,
         policy: PartitionPolicy,
     ) -> Result<PartitionHandle, Fault> {
+        self.open_claimed(partition, policy, Claim::Owner).await
+    }
+
+    /// As [`Partitions::open_as`], by this right.
+    pub(crate) async fn open_claimed(
+        &self,
+        partition: PartitionId,
+        policy: PartitionPolicy,
+        claim: Claim,
+    ) -> Result<PartitionHandle, Fault> {
         if let Some(handle) = self.opened(partition) {
             return Ok(handle);
         }
         let this = self.clone();
-        let opening = tokio::spawn(async move { this.open_once(partition, policy).await });
+        let opening = tokio::spawn(async move { this.open_once(partition, policy, claim).await });
         opening.await.unwrap_or_else(|error| {
             let why = format!("opening partition {partition} ended by itself: {error}");
             Err(Fault::new(Reason::Internal, why))
@@ -243,6 +252,7 @@ impl Partitions {
         &self,
         partition: PartitionId,
         policy: PartitionPolicy,
+        claim: Claim,
     ) -> Result<PartitionHandle, Fault> {
         let turn = self.lock().turns.entry(partition).or_default().clone();
         let _turn = turn.lock().await;
@@ -260,7 +270,8 @@ impl Partitions {
                 slot.opening = Some(Some(epoch));
             }
         };
-        let result = take_over(&self.with, partition, policy, won).await;
+        self.with.owners.brokers_within(BROKERS_WAIT).await;
+        let result = take_over(&self.with, partition, policy, claim, won).await;
         let mut slots = self.lock();
         if let Some(slot) = slots.state.get_mut(&partition) {
             slot.opening = None;
@@ -278,7 +289,10 @@ impl Partitions {
                 Ok(handle)
             }
             Err(fault) => {
-                slot.failed = Some(Box::new((Instant::now(), fault.clone())));
+                // Where another one owns it nothing failed, and it may be handed over in a moment.
+                if fault.reason != Reason::PartitionMoved {
+                    slot.failed = Some(Box::new((Instant::now(), fault.clone())));
+                }
                 Err(fault)
             }
         }
@@ -307,13 +321,39 @@ impl Partitions {
         all.map(slot).collect()
     }
 
-    /// Those that serve and have subscriptions.
-    pub(crate) fn consumed(&self) -> Vec<PartitionHandle> {
+    fn serving(&self, also: impl Fn(&PartitionHandle) -> bool) -> Vec<PartitionHandle> {
         let slots = self.lock();
         let open = slots.state.values().filter_map(|slot| slot.open.as_ref());
-        open.filter(|open| open.is_consumed() && open.ended().is_none())
+        open.filter(|open| open.ended().is_none() && also(open))
             .cloned()
             .collect()
+    }
+
+    /// Those that serve and have subscriptions.
+    pub(crate) fn consumed(&self) -> Vec<PartitionHandle> {
+        self.serving(PartitionHandle::is_consumed)
+    }
+
+    /// Those that serve.
+    pub(crate) fn open_ids(&self) -> Vec<PartitionId> {
+        self.serving(|_| true)
+            .iter()
+            .map(PartitionHandle::id)
+            .collect()
+    }
+
+    /// It is on its way to another broker, or is not any more.
+    pub(crate) fn leaves(&self, partition: PartitionId, to: Option<Fault>) {
+        let leaving = &mut self.lock().leaving;
+        match to {
+            Some(moved) => drop(leaving.insert(partition, moved)),
+            None => drop(leaving.remove(&partition)),
+        }
+    }
+
+    /// Another broker owns it, as far as is known without reading.
+    pub(crate) fn is_elsewhere(&self, partition: PartitionId) -> bool {
+        self.with.owners.place(partition) != Place::Here
     }
 
     /// How many serve.
@@ -343,6 +383,11 @@ impl Partitions {
     /// Stops serving one partition; everyone who waits there gets `why`. With TOPIC_DELETING or TOPIC_NOT_FOUND it never opens
     /// again on this broker.
     pub async fn close(&self, partition: PartitionId, why: Fault) {
+        self.close_below(partition, OwnerEpoch(u32::MAX), why).await;
+    }
+
+    /// As [`Partitions::close`], unless it serves under this epoch or a newer one.
+    pub(crate) async fn close_below(&self, partition: PartitionId, epoch: OwnerEpoch, why: Fault) {
         let turn = {
             let mut slots = self.lock();
             if matches!(why.reason, Reason::TopicDeleting | Reason::TopicNotFound) {
@@ -355,7 +400,7 @@ impl Partitions {
             .lock()
             .state
             .get_mut(&partition)
-            .and_then(|slot| slot.open.take());
+            .and_then(|slot| slot.open.take_if(|open| open.leader_epoch() < epoch));
         if let Some(handle) = handle {
             handle.stop(why).await;
         }
@@ -439,39 +484,5 @@ impl Partitions {
         if let Some(slot) = self.lock().state.get_mut(&before.partition) {
             slot.failed = None;
         }
-    }
-
-    /// Where the log begins, by metadata alone: also of a partition that does not open.
-    ///
-    /// # Errors
-    /// METADATA_UNAVAILABLE, DATA_DAMAGED.
-    pub async fn log_start(&self, partition: PartitionId) -> Result<Offset, Fault> {
-        let chain = Chain::load(&*self.with.metadata, partition, LedgerKind::Log).await;
-        let chain = chain.map_err(|error| storage_fault::chain(&error))?;
-        Ok(chain.log_start())
-    }
-
-    /// The ledgers of both chains, oldest first.
-    ///
-    /// # Errors
-    /// METADATA_UNAVAILABLE.
-    pub async fn ledgers(&self, partition: PartitionId) -> Result<Vec<LedgerView>, Fault> {
-        let mut views = Vec::new();
-        for kind in [LedgerKind::Log, LedgerKind::State] {
-            let chain = Chain::load(&*self.with.metadata, partition, kind).await;
-            for link in chain.map_err(|error| storage_fault::chain(&error))?.links() {
-                let ledger = LedgerId(link.ledger);
-                let found = self.with.client.describe(ledger).await;
-                let metadata = found
-                    .map_err(|error| storage_fault::metadata(&error))?
-                    .map(|(metadata, _)| metadata);
-                views.push(LedgerView {
-                    ledger,
-                    kind,
-                    metadata,
-                });
-            }
-        }
-        Ok(views)
     }
 }

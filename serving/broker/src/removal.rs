@@ -10,10 +10,10 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{LedgerId, PartitionId};
 use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
 
-use crate::keys::{chain_prefix, partition_key};
+use crate::keys::{chain_prefix, partition_key, pin_key};
 use crate::log::Chain;
 use crate::owner::Partitions;
-use crate::partition::win_epoch;
+use crate::partition::{Claim, win_epoch};
 use crate::storage_fault;
 
 /// Keys that a sweep holds at a time.
@@ -49,7 +49,7 @@ impl Partitions {
             keys.extend(items.into_iter().map(|item| item.key));
         }
         // Last of all: it tells that there was a partition.
-        keys.push(partition_key(partition));
+        keys.extend([pin_key(partition), partition_key(partition)]);
         for keys in keys.chunks(TXN_OPS_MAX) {
             self.delete_keys(keys).await?;
         }
@@ -66,7 +66,7 @@ impl Partitions {
             .map_err(|error| storage_fault::metadata(&error))?
             .is_some()
         {
-            win_epoch(&self.with, partition).await?;
+            win_epoch(&self.with, partition, Claim::Deletion).await?;
         }
         Ok(())
     }

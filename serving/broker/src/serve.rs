@@ -1,6 +1,6 @@
 //! Runs a broker's listeners: from "not ready" over "serving" to a shutdown that answers what was taken.
 //!
-//! Shutdown: readiness goes, nothing new is accepted, sessions answer what they hold and end with SHUTTING_DOWN, reads end, then
+//! Shutdown: readiness goes, partitions are handed over to other brokers where there are any, nothing new is accepted, sessions answer what they hold and end with SHUTTING_DOWN, reads end, then
 //! the partitions close. What is not done after [`DRAIN_MAX`] is cut off; clients then know of no answer, which is the truth.
 
 use std::sync::Arc;
@@ -10,12 +10,14 @@ use bookie_metadata::MetadataStore;
 use hulse_proto::time::WallClock;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::backlogs::Watch;
 use crate::http::{Probes, StorageMode, serve_probes};
 use crate::listener::{Front, FrontParts, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
+use crate::restart::RestartRole;
 use crate::retention::Sweep;
 use crate::subscriptions::Orphans;
 use crate::topics::Topics;
@@ -29,6 +31,9 @@ const CLOSE_MAX: Duration = Duration::from_secs(1);
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// Ledgers whose deletion was cut short are looked for this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
+
+/// A broker says that it is ready after so long, also when metadata do not tell of the others.
+const KNOWN_MAX: Duration = Duration::from_secs(2);
 
 /// A broker that is ready to be served. Built by the command line.
 pub struct Broker {
@@ -91,11 +96,9 @@ pub async fn serve_with(
     others: Vec<Box<dyn WireListener>>,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let probes = Probes::new(
-        broker.registry,
-        broker.metadata.clone(),
-        broker.storage_mode,
-    );
+    let metadata = broker.metadata.clone();
+    let probes = Probes::new(broker.registry, metadata, broker.storage_mode);
+    probes.set_role(RestartRole::Broker(broker.config.name.clone()));
     let front = Front::new(FrontParts {
         config: broker.config,
         partitions: broker.partitions,
@@ -104,6 +107,8 @@ pub async fn serve_with(
         metrics: broker.metrics,
         storage_damage: broker.storage_damage,
     });
+    let owners = front.partitions.with.owners.clone();
+    owners.begin();
     let services = Services::new(&front).await;
     let health = services.health();
     // The HTTP listener outlives the drain, so that its probes can tell of it.
@@ -121,42 +126,62 @@ pub async fn serve_with(
     );
     let mut grpc_server = tokio::spawn(serving);
     let background = tokio::spawn(background(front.clone(), shutdown.clone()));
+    // Until the very end: while partitions are handed over, others must be known.
+    let following = tokio::spawn({
+        let (owners, partitions) = (owners.clone(), front.partitions.clone());
+        async move { owners.run(&partitions).await }
+    });
     for other in others {
         front.tasks.spawn(other.serve(front.clone()));
     }
+    owners.known_within(KNOWN_MAX).await;
     set_serving(&health, true).await;
     probes.set_serving(true);
     tracing::info!(broker = %front.config.name, advertised = %front.config.advertised, "serving");
 
-    let failed = tokio::select! {
-        biased;
-        () = shutdown.cancelled() => None,
-        ended = &mut grpc_server => match ended {
-            Ok(result) => result.err().map(ServeError::Grpc),
-            Err(error) => Some(ServeError::Ended(error)),
-        },
-        ended = &mut http_server => match ended {
-            Ok(result) => result.err().map(ServeError::Http),
-            Err(error) => Some(ServeError::Ended(error)),
-        },
-    };
+    let failed = end_of(&shutdown, &mut grpc_server, &mut http_server).await;
     probes.set_serving(false);
     set_serving(&health, false).await;
+    if failed.is_none() {
+        front.leave().await;
+    }
     grpc_stop.cancel();
     drain(&front).await;
     background.abort();
-    if !grpc_server.is_finished() {
-        // Connections of clients that do not hang up are cut.
-        drop(tokio::time::timeout(CLOSE_MAX, &mut grpc_server).await);
-        grpc_server.abort();
-    }
+    following.abort();
+    cut(&mut grpc_server).await;
     http_stop.cancel();
-    if !http_server.is_finished() {
-        drop(tokio::time::timeout(CLOSE_MAX, &mut http_server).await);
-        http_server.abort();
-    }
+    cut(&mut http_server).await;
     tracing::info!(broker = %front.config.name, "stopped serving");
     failed.map_or(Ok(()), Err)
+}
+
+/// Waits for a listener that was told to stop. Connections of clients that do not hang up are cut.
+async fn cut<T>(server: &mut JoinHandle<T>) {
+    if !server.is_finished() {
+        drop(tokio::time::timeout(CLOSE_MAX, &mut *server).await);
+        server.abort();
+    }
+}
+
+/// Waits until the end is asked for, or a listener fails, which is answered.
+async fn end_of(
+    shutdown: &CancellationToken,
+    grpc: &mut JoinHandle<Result<(), tonic::transport::Error>>,
+    http: &mut JoinHandle<std::io::Result<()>>,
+) -> Option<ServeError> {
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => None,
+        ended = grpc => match ended {
+            Ok(result) => result.err().map(ServeError::Grpc),
+            Err(error) => Some(ServeError::Ended(error)),
+        },
+        ended = http => match ended {
+            Ok(result) => result.err().map(ServeError::Http),
+            Err(error) => Some(ServeError::Ended(error)),
+        },
+    }
 }
 
 async fn drain(front: &Front) {

@@ -6,6 +6,7 @@
 
 mod bench;
 mod checks;
+mod cluster;
 mod generate;
 mod globals;
 mod ledgers;
@@ -20,6 +21,7 @@ mod tree;
 
 pub(crate) use bench::{Bench, Load, Measured};
 pub(crate) use checks::{Completions, Doctor, Shell, Verify};
+pub(crate) use cluster::{Bookies, Brokers, CheckCommand, ClusterCommand};
 pub(crate) use generate::{Demo, Generate};
 pub(crate) use globals::{Globals, SERVER_VARIABLE, ServerFrom};
 pub(crate) use ledgers::Ledgers;

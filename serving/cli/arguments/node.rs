@@ -10,10 +10,17 @@ use clap::{Args, Subcommand, ValueEnum};
 An empty data directory is formatted; any other must be one of ours. Flags win over the environment
 (HULSE_BOOKIE__SYNC=off), the environment over hulse.toml; `hulse config show --origin` tells what holds.
 
+With several bookies each record has as many copies, three at most, and its producer is answered when more than half of them are on
+disk; a directory keeps the number of bookies it was made with. They listen 10 ports behind --grpc and --http, one after the other.
+
 Examples:
   hulse standalone
+  hulse standalone --bookies 3 --data ./three-copies --grpc 127.0.0.1:7500 --http 127.0.0.1:7580 --kafka off
   hulse standalone --data ./more-data --grpc 127.0.0.1:7500 --http 127.0.0.1:7580 --kafka off")]
 pub(crate) struct Standalone {
+    /// Bookies, each with a log of its own; the data directory's number, or 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub(crate) bookies: Option<u32>,
     /// Data directory [node.data_dir, default ./hulse-data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
@@ -126,6 +133,11 @@ pub(crate) enum BookieCommand {
         after_help = "Examples:\n  hulse bookie format --name bookie-2 --data ./bookie-2 --metadata http://127.0.0.1:2379"
     )]
     Format(BookieNode),
+    /// Give a bookie whose disk is gone an empty directory; its copies are made again from the others
+    #[command(
+        after_help = "The name stays, and the life of the old disk is over: should it come back, it is refused.\n\nExamples:\n  hulse bookie replace --name bookie-2 --data ./bookie-2-new --metadata http://127.0.0.1:2379"
+    )]
+    Replace(BookieNode),
 }
 
 /// Which bookie, and where it is.

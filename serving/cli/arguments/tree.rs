@@ -3,8 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use super::{
-    Bench, Bookie, Broker, Completions, ConfigCommand, Consume, Doctor, Generate, Globals, Ledgers,
-    Produce, ProfileCommand, Standalone, Subscriptions, Topics, Verify,
+    Bench, Bookie, Bookies, Broker, Brokers, ClusterCommand, Completions, ConfigCommand, Consume,
+    Doctor, Generate, Globals, Ledgers, Produce, ProfileCommand, Standalone, Subscriptions, Topics,
+    Verify,
 };
 
 /// Durable streaming platform: one binary for the server and the command line.
@@ -45,6 +46,15 @@ pub(crate) enum Command {
     /// Subscriptions: list, create, update, describe, seek, skip, clear, delete
     #[command(subcommand, visible_alias = "subs", aliases = ["sub", "subscription"])]
     Subscriptions(Subscriptions),
+    /// The cluster: status, health, check
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Brokers: list, describe
+    #[command(subcommand)]
+    Brokers(Brokers),
+    /// Bookies: list, describe, decommission, recommission, read-only, lost
+    #[command(subcommand)]
+    Bookies(Bookies),
     /// Ledgers: list, accept a loss
     #[command(subcommand, visible_alias = "ledger")]
     Ledgers(Ledgers),

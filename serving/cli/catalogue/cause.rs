@@ -132,6 +132,7 @@ const NEXT: [(Reason, &str); Reason::ALL.len()] = [
         R::SubscriptionNotFound,
         "hulse subscriptions list; hulse subscriptions create TOPIC NAME",
     ),
+    (R::BookieNotFound, "hulse bookies list"),
     (R::TopicExists, "hulse topics describe TOPIC"),
     (
         R::SubscriptionExists,

@@ -85,4 +85,8 @@ codes! {
     Incomplete = 9204, Verification, "hulse verify TOPIC names what is missing; hulse doctor looks for the cause";
     /// Something does not work as it should.
     Unwell = 9205, Error, "hulse doctor says what is wrong, why, and what to run next";
+    /// No broker or bookie of this name runs.
+    NodeMissing = 9211, NotFound, "hulse brokers list; hulse bookies list";
+    /// It would make something unavailable now.
+    NotSafe = 9212, Conflict, "hulse cluster health says what is not as it should be";
 }

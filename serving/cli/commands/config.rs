@@ -1,7 +1,7 @@
 //! `hulse config`: what a node would start with.
 
 use crate::arguments::{ConfigCommand, Globals, Role};
-use crate::config::{Loaded, Sources, load, reference, show, show_json};
+use crate::config::{Config, Defaults, Loaded, Sources, load, reference, show, show_json};
 use crate::failure::{Failure, Stop};
 use crate::output::{Output, Shape, yaml};
 
@@ -13,7 +13,11 @@ pub(crate) fn run(command: &ConfigCommand, globals: &Globals, output: Output) ->
     match command {
         ConfigCommand::Default => output.text(&reference()),
         ConfigCommand::Show { origin, role } => {
-            let loaded = with_flags(globals, Vec::new(), *role != Role::Standalone)?;
+            let defaults = match role {
+                Role::Standalone => Defaults::Standalone,
+                Role::Broker | Role::Bookie => Defaults::Cluster,
+            };
+            let loaded = with_flags(globals, Vec::new(), defaults)?;
             match output.shape {
                 Shape::Table | Shape::Wide | Shape::Help => output.text(&show(&loaded, *origin)),
                 Shape::Json => output.text(&format!("{:#}\n", show_json(&loaded))),
@@ -29,7 +33,7 @@ pub(crate) fn run(command: &ConfigCommand, globals: &Globals, output: Output) ->
         ConfigCommand::Check { role } => {
             let none = Vec::new();
             match role {
-                Role::Standalone => for_standalone(globals, none)?,
+                Role::Standalone => for_standalone(globals, none, |_| Ok(1))?.0,
                 Role::Broker => for_broker(globals, none)?,
                 Role::Bookie => for_bookie(globals, none)?,
             };
@@ -39,15 +43,14 @@ pub(crate) fn run(command: &ConfigCommand, globals: &Globals, output: Output) ->
     }
 }
 
-/// The configuration of this process: file, environment, and these flags as (key, flag, text), over the defaults of a standalone
-/// server or of a cluster.
+/// The configuration of this process: file, environment, and these flags as (key, flag, text), over the defaults of its kind.
 ///
 /// # Errors
 /// Every fault at once.
 pub(crate) fn with_flags(
     globals: &Globals,
     flags: Vec<(&'static str, &'static str, String)>,
-    in_cluster: bool,
+    defaults: Defaults,
 ) -> Result<Loaded, Failure> {
     let sources = Sources {
         file: globals.config.clone(),
@@ -60,24 +63,33 @@ pub(crate) fn with_flags(
             })
             .collect(),
         flags,
-        in_cluster,
+        defaults,
     };
     Ok(load(sources)?)
 }
 
-/// As [`with_flags`], for a standalone server.
+/// As [`with_flags`], for a standalone server, of as many bookies as `bookies` answers once it is known where the data are.
 ///
 /// # Errors
 /// Also what one process alone cannot do.
 pub(crate) fn for_standalone(
     globals: &Globals,
     flags: Vec<(&'static str, &'static str, String)>,
-) -> Result<Loaded, Failure> {
-    let loaded = with_flags(globals, flags, false)?;
-    loaded.check_standalone().map_err(|faults| {
-        Failure::from(faults).next("set each key of broker.replication to 1, or leave it out")
+    bookies: impl FnOnce(&Config) -> Result<u32, Failure>,
+) -> Result<(Loaded, u32), Failure> {
+    let looked = with_flags(globals, flags.clone(), Defaults::Standalone)?;
+    let bookies = bookies(&looked.config)?;
+    let loaded = with_flags(globals, flags, Defaults::Folded(bookies))?;
+    loaded.check_standalone(bookies).map_err(|faults| {
+        let next = match bookies {
+            1 => {
+                "set each key of broker.replication to 1, or leave it out; --bookies 3 starts more"
+            }
+            _ => "lower the keys of broker.replication, or leave them out; --bookies starts more",
+        };
+        Failure::from(faults).next(next)
     })?;
-    Ok(loaded)
+    Ok((loaded, bookies))
 }
 
 /// As [`with_flags`], for a broker of a cluster.
@@ -88,7 +100,7 @@ pub(crate) fn for_broker(
     globals: &Globals,
     flags: Vec<(&'static str, &'static str, String)>,
 ) -> Result<Loaded, Failure> {
-    let loaded = with_flags(globals, flags, true)?;
+    let loaded = with_flags(globals, flags, Defaults::Cluster)?;
     loaded.check_in_cluster()?;
     Ok(loaded)
 }
@@ -101,7 +113,7 @@ pub(crate) fn for_bookie(
     globals: &Globals,
     flags: Vec<(&'static str, &'static str, String)>,
 ) -> Result<Loaded, Failure> {
-    let loaded = with_flags(globals, flags, true)?;
+    let loaded = with_flags(globals, flags, Defaults::Cluster)?;
     loaded.check_bookie()?;
     Ok(loaded)
 }

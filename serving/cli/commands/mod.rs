@@ -3,6 +3,7 @@
 
 pub(crate) mod bench;
 mod beyond;
+pub(crate) mod cluster;
 pub(crate) mod completions;
 pub(crate) mod config;
 mod confirm;

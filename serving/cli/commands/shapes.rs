@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::{Command, CommandFactory as _};
 
-use super::{bench, doctor, generate, ledgers, profile, subscriptions, topics, verify};
+use super::{bench, cluster, doctor, generate, ledgers, profile, subscriptions, topics, verify};
 use crate::arguments::Arguments;
 use crate::format::RECORD_FIELDS;
 use crate::output::{Field, Table, View};
@@ -62,6 +62,10 @@ pub(crate) const ROWS: &[Row] = &[
         "bookie format",
         Answer::Text("nothing; who it is now goes to standard error"),
     ),
+    row(
+        "bookie replace",
+        Answer::Text("nothing; who it is now goes to standard error"),
+    ),
     row("produce", Answer::One(super::produce::ProducedView::FIELDS)),
     row("consume", Answer::Stream(RECORD_FIELDS)),
     row("topics list", Answer::Many(topics::TopicRow::FIELDS)),
@@ -105,6 +109,33 @@ pub(crate) const ROWS: &[Row] = &[
         "subscriptions delete",
         Answer::One(subscriptions::SubscriptionRow::FIELDS),
     ),
+    row("cluster status", Answer::One(cluster::StatusView::FIELDS)),
+    row("cluster health", Answer::Many(doctor::Finding::FIELDS)),
+    row(
+        "cluster check restart",
+        Answer::Text("nothing; the exit code tells, and why goes to standard error"),
+    ),
+    row(
+        "cluster check scale-in",
+        Answer::Text("nothing; the exit code tells, and why goes to standard error"),
+    ),
+    row("brokers list", Answer::Many(cluster::BrokerView::FIELDS)),
+    row("brokers describe", Answer::One(cluster::BrokerView::FIELDS)),
+    row("bookies list", Answer::Many(cluster::BookieView::FIELDS)),
+    row("bookies describe", Answer::One(cluster::BookieView::FIELDS)),
+    dry(
+        "bookies decommission",
+        Answer::One(cluster::BookieView::FIELDS),
+    ),
+    dry(
+        "bookies recommission",
+        Answer::One(cluster::BookieView::FIELDS),
+    ),
+    dry(
+        "bookies read-only",
+        Answer::One(cluster::BookieView::FIELDS),
+    ),
+    dry("bookies lost", Answer::One(cluster::BookieView::FIELDS)),
     row("ledgers list", Answer::Many(ledgers::LedgerView::FIELDS)),
     dry(
         "ledgers accept-loss",

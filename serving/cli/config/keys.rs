@@ -236,6 +236,21 @@ pub(crate) const KEYS: &[Key] = &[
         "each full log file is read and checked once in this time",
     ),
     key(
+        "upkeep.lost_after",
+        Kind::Period(1),
+        "a bookie that does not run for so long is given up: what it held is copied to others from the copies that are left",
+    ),
+    key(
+        "upkeep.audit_interval",
+        Kind::Period(1),
+        "how often all ledgers are looked at for copies that are missing; also at once when a bookie comes, goes or is to leave",
+    ),
+    key(
+        "upkeep.copy_rate",
+        Kind::Size(64 << 10, 16 << 30),
+        "bytes per second that are copied between bookies to make missing copies, in the whole cluster",
+    ),
+    key(
         "memory.budget",
         Kind::Budget,
         "a size, or a share of the container's memory",

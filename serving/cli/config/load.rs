@@ -33,12 +33,33 @@ const OTHER_VARIABLES: [&str; 8] = [
 /// Prefixes of the variables of tests and measurements.
 const TEST_PREFIXES: [&str; 3] = ["HULSE_TEST_", "HULSE_FUZZ_", "HULSE_BENCH_"];
 
-/// Defaults of a cluster (ARCHITECTURE D4).
-const IN_CLUSTER: [(&str, u32); 3] = [
-    ("broker.replication.ensemble", 3),
-    ("broker.replication.write_quorum", 3),
-    ("broker.replication.ack_quorum", 2),
-];
+/// For what kind of server a configuration is: how many copies it keeps unless told otherwise (ARCHITECTURE D4).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Defaults {
+    /// One bookie, in the process of its broker.
+    #[default]
+    Standalone,
+    /// So many bookies in one process.
+    Folded(u32),
+    /// A node of a cluster.
+    Cluster,
+}
+
+impl Defaults {
+    /// Values that differ from those of [`Config::default`].
+    fn values(self) -> Vec<(&'static str, u32)> {
+        let (copies, ack) = match self {
+            Self::Standalone | Self::Folded(0 | 1) => return Vec::new(),
+            Self::Folded(bookies) => (bookies.min(3), bookies.min(3) / 2 + 1),
+            Self::Cluster => (3, 2),
+        };
+        vec![
+            ("broker.replication.ensemble", copies),
+            ("broker.replication.write_quorum", copies),
+            ("broker.replication.ack_quorum", ack),
+        ]
+    }
+}
 
 /// Where a configuration comes from.
 #[derive(Debug, Default)]
@@ -49,8 +70,8 @@ pub(crate) struct Sources {
     pub(crate) variables: Vec<(String, String)>,
     /// Flags as (key, flag, text).
     pub(crate) flags: Vec<(&'static str, &'static str, String)>,
-    /// For a node of a cluster, some of whose defaults are others.
-    pub(crate) in_cluster: bool,
+    /// Some defaults depend on what kind of server it is for.
+    pub(crate) defaults: Defaults,
 }
 
 /// A configuration and the place of each value.
@@ -109,12 +130,12 @@ impl Loaded {
             .map_or(Place::Default, |layer| layer.place_of(path))
     }
 
-    /// Judges whether a standalone server can be what is asked.
+    /// Judges whether a standalone server of so many bookies can be what is asked.
     ///
     /// # Errors
     /// Every value it cannot meet, each with its place.
-    pub(crate) fn check_standalone(&self) -> Result<(), ConfigFaults> {
-        self.refuse(self.config.validate_standalone())
+    pub(crate) fn check_standalone(&self, bookies: u32) -> Result<(), ConfigFaults> {
+        self.refuse(self.config.validate_standalone(bookies))
     }
 
     /// Judges whether a broker of a cluster can be what is asked.
@@ -155,10 +176,8 @@ impl Loaded {
 pub(crate) fn load(sources: Sources) -> Result<Loaded, ConfigFaults> {
     let mut faults = Vec::new();
     let mut layers = Vec::new();
-    if sources.in_cluster {
-        let others = IN_CLUSTER.iter();
-        layers.extend(others.map(|(path, value)| single(Place::Cluster, path, (*value).into())));
-    }
+    let others = sources.defaults.values().into_iter();
+    layers.extend(others.map(|(path, value)| single(Place::Cluster, path, value.into())));
     for file in files(sources.file, &mut faults) {
         match read(&file) {
             Ok(layer) => layers.push(layer),

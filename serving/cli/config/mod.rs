@@ -18,9 +18,11 @@ mod reference;
 mod tests;
 mod units;
 
-pub(crate) use faults::ConfigFaults;
+pub(crate) use faults::{ConfigFaults, Place};
 pub(crate) use kafka::KafkaListen;
-pub(crate) use load::{Loaded, Sources, load};
+pub(crate) use load::{Defaults, Loaded, Sources, load};
+#[cfg(test)]
+pub(crate) use model::Replication;
 pub(crate) use model::{BacklogQuota, Config, Retention};
 pub(crate) use reference::{reference, show, show_json};
 pub(crate) use units::{ByteSize, MemoryBudget, OrOff, Period, SyncMode};

@@ -23,6 +23,7 @@ pub(crate) struct Config {
     pub(crate) retention: Retention,
     pub(crate) backlog_quota: BacklogQuota,
     pub(crate) bookie: Bookie,
+    pub(crate) upkeep: Upkeep,
     pub(crate) memory: Memory,
     pub(crate) security: Security,
     pub(crate) log: Log,
@@ -102,6 +103,14 @@ pub(crate) struct Bookie {
     pub(crate) gc_percent_max: u8,
     pub(crate) compaction_rate: ByteSize,
     pub(crate) scrub_interval: Period,
+}
+
+/// `[upkeep]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Upkeep {
+    pub(crate) lost_after: Period,
+    pub(crate) audit_interval: Period,
+    pub(crate) copy_rate: ByteSize,
 }
 
 /// `[memory]`
@@ -215,6 +224,16 @@ impl Default for Bookie {
     }
 }
 
+impl Default for Upkeep {
+    fn default() -> Self {
+        Self {
+            lost_after: Period(Duration::from_secs(600)),
+            audit_interval: Period(Duration::from_secs(60)),
+            copy_rate: ByteSize(64 << 20),
+        }
+    }
+}
+
 impl Default for Memory {
     fn default() -> Self {
         Self {
@@ -243,9 +262,9 @@ impl Config {
         }
     }
 
-    /// What one process alone cannot do, as [`Config::validate`] tells it: it has one bookie, so an entry that needs more would wait
-    /// for ever.
-    pub(crate) fn validate_standalone(&self) -> Vec<(&'static str, String)> {
+    /// What one process alone cannot do, as [`Config::validate`] tells it: it has so many bookies, and an entry that needs more would
+    /// wait for ever.
+    pub(crate) fn validate_standalone(&self, bookies: u32) -> Vec<(&'static str, String)> {
         let replication = &self.broker.replication;
         let elsewhere = (!self.metadata.endpoints.is_empty()).then(|| {
             let why = "a standalone server keeps its metadata itself; `hulse broker` and `hulse bookie` use etcd";
@@ -257,9 +276,13 @@ impl Config {
             ("broker.replication.ack_quorum", replication.ack_quorum),
         ]
         .into_iter()
-        .filter(|(_, copies)| *copies > 1)
+        .filter(|(_, copies)| *copies > bookies)
         .map(|(path, copies)| {
-            let why = format!("{copies} bookies are asked for, and a standalone server has one");
+            let has = match bookies {
+                1 => "one".to_owned(),
+                more => more.to_string(),
+            };
+            let why = format!("{copies} bookies are asked for, and a standalone server has {has}");
             (path, why)
         })
         .chain(elsewhere)

@@ -7,7 +7,7 @@ use figment::{Profile, Provider as _};
 
 use super::faults::{ConfigFault, ConfigFaults, Place};
 use super::keys::{self, KEYS};
-use super::load::{Loaded, Sources, leaves, load};
+use super::load::{Defaults, Loaded, Sources, leaves, load};
 use super::model::Config;
 use super::reference::{reference, show};
 
@@ -175,12 +175,12 @@ fn replication_above_one_is_valid_but_not_for_a_standalone_server() {
     let loaded =
         from_text("[broker.replication]\nensemble = 3\nwrite_quorum = 2\nack_quorum = 1\n")
             .unwrap();
-    let told = loaded.check_standalone().unwrap_err().to_string();
+    let told = loaded.check_standalone(1).unwrap_err().to_string();
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines.len(), 2, "{told}");
     assert!(lines[0].contains(":2: broker.replication.ensemble: 3 bookies"));
     assert!(lines[1].contains(":3: broker.replication.write_quorum: 2 bookies"));
-    assert!(from_text("").unwrap().check_standalone().is_ok());
+    assert!(from_text("").unwrap().check_standalone(1).is_ok());
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn later_layer_wins_and_the_origin_says_so() {
             .map(|(a, b)| (a.to_owned(), b.to_owned()))
             .to_vec(),
         flags: vec![("listen.grpc", "--grpc", "127.0.0.1:1".to_owned())],
-        in_cluster: false,
+        defaults: Defaults::Standalone,
     })
     .unwrap();
     let config = &loaded.config;
@@ -241,7 +241,7 @@ fn cluster_has_defaults_of_its_own_and_needs_etcd() {
     let sources = |endpoints: &str| Sources {
         file: Some(file.clone()),
         flags: vec![("metadata.endpoints", "--metadata", endpoints.to_owned())],
-        in_cluster: true,
+        defaults: Defaults::Cluster,
         ..Sources::default()
     };
     let loaded = load(sources("http://10.0.0.1:2379,http://etcd:2379")).unwrap();
@@ -265,7 +265,7 @@ fn cluster_has_defaults_of_its_own_and_needs_etcd() {
     ] {
         assert!(shown.contains(words), "{shown}");
     }
-    assert!(loaded.check_standalone().is_err());
+    assert!(loaded.check_standalone(3).is_err());
     let none = load(sources("")).unwrap();
     let told = none.check_in_cluster().unwrap_err().to_string();
     assert!(told.contains("needs etcd"), "{told}");

@@ -13,13 +13,6 @@ pub(super) const COMMANDS: &[(&str, &str, &str)] = &[
         "admin",
         "there is no admin: hulse topics list, hulse subscriptions list, hulse ledgers list",
     ),
-    ("", "cluster", "hulse doctor says how the server is"),
-    ("", "brokers", "hulse doctor says how the server is"),
-    (
-        "",
-        "bookies",
-        "hulse ledgers list; hulse doctor says how the server is",
-    ),
     (
         "",
         "namespaces",

@@ -46,6 +46,8 @@ pub(crate) struct Banner<'a> {
     pub(crate) config: &'a Config,
     /// How memory is split.
     pub(crate) memory: String,
+    /// Bookies that are called over the network: calls, HTTP. Empty where the one there is is called directly.
+    pub(crate) bookies: &'a [(SocketAddr, SocketAddr)],
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) kafka: &'a [SocketAddr],
@@ -72,7 +74,11 @@ impl Banner<'_> {
         let ready = self.ready_in.as_secs_f64();
         let mut lines = vec![
             format!(
-                "hulse {version} standalone: 1 broker, 1 bookie, data {data} (sync {}, retention {})",
+                "hulse {version} standalone: 1 broker, {}, data {data} (sync {}, retention {})",
+                match self.bookies.len() {
+                    0 | 1 => "1 bookie".to_owned(),
+                    many => format!("{many} bookies"),
+                },
                 config.bookie.sync,
                 retention(&config.retention)
             ),
@@ -81,6 +87,7 @@ impl Banner<'_> {
             format!("  memory   {}", self.memory),
             format!("  auth     {auth}    ready in {ready:.2} s"),
         ];
+        lines.extend(self.copies());
         lines.extend(weaker_sync(config, output));
         if cfg!(debug_assertions) {
             lines.push("built without --release: correct but slow".to_owned());
@@ -93,6 +100,27 @@ impl Banner<'_> {
             "Try:  echo hello | hulse produce greetings{server}      hulse consume greetings -o start -n 1{server}"
         ));
         lines
+    }
+}
+
+impl Banner<'_> {
+    /// Where the bookies are, and how many copies of a record there are.
+    fn copies(&self) -> Option<String> {
+        let (first, more) = self.bookies.split_first()?;
+        let quorums = self.config.quorums();
+        let calls = more.iter().map(|(calls, _)| calls.port().to_string());
+        let http = more.iter().map(|(_, http)| http.port().to_string());
+        let all = |first: SocketAddr, more: Vec<String>| {
+            let first = std::iter::once(first.to_string());
+            first.chain(more).collect::<Vec<_>>().join(",")
+        };
+        Some(format!(
+            "  bookies  {}    health http://{}    {} copies of each record, answered when {} are on disk",
+            all(first.0, calls.collect()),
+            all(first.1, http.collect()),
+            quorums.write,
+            quorums.ack
+        ))
     }
 }
 
@@ -119,12 +147,41 @@ mod tests {
         let banner = Banner {
             config,
             memory: "all of it".to_owned(),
+            bookies: &[],
             grpc: grpc.parse().unwrap(),
             http: "127.0.0.1:7480".parse().unwrap(),
             kafka: &["127.0.0.1:9092".parse().unwrap()],
             ready_in: Duration::from_millis(340),
         };
         banner.lines(output).join("\n")
+    }
+
+    #[test]
+    fn several_bookies_are_told_with_what_their_copies_mean() {
+        let mut config = Config::default();
+        config.broker.replication = crate::config::Replication {
+            ensemble: 3,
+            write_quorum: 3,
+            ack_quorum: 2,
+        };
+        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let banner = Banner {
+            config: &config,
+            memory: String::new(),
+            bookies: &[(at(7410), at(7490)), (at(7411), at(7491))],
+            grpc: at(7400),
+            http: at(7480),
+            kafka: &[],
+            ready_in: Duration::ZERO,
+        };
+        let told = banner.copies().unwrap();
+        for words in [
+            "127.0.0.1:7410,7411 ",
+            "http://127.0.0.1:7490,7491 ",
+            "3 copies of each record, answered when 2",
+        ] {
+            assert!(told.contains(words), "{told}");
+        }
     }
 
     #[test]

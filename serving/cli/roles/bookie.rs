@@ -15,7 +15,7 @@ use hulse_proto::time::WallClock as _;
 use hulse_proto::wire::{Message as _, metadata as wire};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
-use serving_broker::{Probes, StorageMode, accept, serve_probes};
+use serving_broker::{Probes, RestartRole, StorageMode, accept, serve_probes};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -23,11 +23,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ground::Ground;
-use super::ports::bind_bookie;
+use super::ports::{BookiePorts, bind_bookie};
 use super::presence::{Claim, Presence, PresenceError, Registered};
 use super::seams::{SystemClock, connections_max, open_files_max};
-use super::serving::{advertised, cannot_listen, local};
-use super::{banner, build_info, failures, process, storage};
+use super::serving::{advertised, beside, cannot_listen, local};
+use super::{banner, build_info, failures, process, storage, upkeep};
 use crate::arguments::{Bookie, BookieCommand, BookieNode as Flags, Globals};
 use crate::commands::config::for_bookie;
 use crate::config::Config;
@@ -39,8 +39,10 @@ use crate::output::Output;
 /// # Errors
 /// It cannot start, or its storage failed.
 pub(crate) fn run(bookie: &Bookie, globals: &Globals, output: Output) -> Result<(), Stop> {
-    if let Some(BookieCommand::Format(node)) = &bookie.command {
-        return format(node, globals, output);
+    match &bookie.command {
+        Some(BookieCommand::Format(node)) => return make(Making::Format, node, globals, output),
+        Some(BookieCommand::Replace(node)) => return make(Making::Replace, node, globals, output),
+        None => {}
     }
     let config = for_bookie(globals, flags(&bookie.node))?.config;
     process::run(config, globals, output, async |config, shutdown, began| {
@@ -74,8 +76,16 @@ fn directory(config: &Config) -> PathBuf {
     config.node.data_dir.join(&config.bookie.data_dir)
 }
 
-/// `hulse bookie format`
-fn format(node: &Flags, globals: &Globals, output: Output) -> Result<(), Stop> {
+/// How a directory becomes a bookie's.
+#[derive(Debug, Clone, Copy)]
+enum Making {
+    /// `hulse bookie format`
+    Format,
+    /// `hulse bookie replace`
+    Replace,
+}
+
+fn make(making: Making, node: &Flags, globals: &Globals, output: Output) -> Result<(), Stop> {
     let config = for_bookie(globals, flags(node))?.config;
     process::run(config, globals, output, async |config, shutdown, _| {
         let Some(mut ground) = Ground::in_cluster(&config, &shutdown).await? else {
@@ -87,8 +97,12 @@ fn format(node: &Flags, globals: &Globals, output: Output) -> Result<(), Stop> {
         let _lock = bookie_node::Disk::lock(&disk).map_err(|error| refused(error.into()))?;
         let node = storage::node_config(&config, &ground);
         let mut rng = ChaCha12Rng::from_seed(ground.seed());
-        let formatted = bookie_node::format(&node, &disk, &*ground.metadata, &mut rng).await;
-        let identity = formatted.map_err(refused)?;
+        let metadata = &*ground.metadata;
+        let made = match making {
+            Making::Format => bookie_node::format(&node, &disk, metadata, &mut rng).await,
+            Making::Replace => bookie_node::replace(&node, &disk, metadata, &mut rng).await,
+        };
+        let identity = made.map_err(refused)?;
         output.say(&format!(
             "{} is bookie {} of cell {}, incarnation {}",
             path.display(),
@@ -102,20 +116,26 @@ fn format(node: &Flags, globals: &Globals, output: Output) -> Result<(), Stop> {
 
 /// The bookie's key. It is claimed before the disk is touched, so that a copy of a disk changes nothing while the other one lives.
 struct Keys {
+    /// Other processes could have the name.
+    claimed: bool,
     key: String,
     boot: Bytes,
     endpoint: String,
+    /// `host:port` of its metrics and health.
+    http: String,
     /// Once it has started.
     bookie: OnceLock<Arc<BookieNode>>,
     started: Arc<Notify>,
 }
 
 impl Keys {
-    fn new(ground: &mut Ground, endpoint: String) -> Self {
+    fn new(ground: &mut Ground, endpoint: String, http: String, claimed: bool) -> Self {
         Self {
+            claimed,
             key: format!("node/bookie/{}", ground.name),
             boot: Bytes::copy_from_slice(ground.uuid().as_bytes()),
             endpoint,
+            http,
             bookie: OnceLock::new(),
             started: Arc::new(Notify::new()),
         }
@@ -131,6 +151,8 @@ impl Registered for Arc<Keys> {
             boot_counter: bookie.map_or(0, |bookie| bookie.status().boot_counter),
             clock_ms: SystemClock.now_ms(),
             mode: self.mode().to_owned(),
+            http: self.http.clone(),
+            kafka: Vec::new(),
         };
         vec![Op::Put {
             key: self.key.clone(),
@@ -155,7 +177,7 @@ impl Registered for Arc<Keys> {
     }
 
     fn claim(&self) -> Option<Claim> {
-        Some(Claim {
+        self.claimed.then(|| Claim {
             key: self.key.clone(),
             boot: self.boot.clone(),
         })
@@ -163,10 +185,12 @@ impl Registered for Arc<Keys> {
 }
 
 /// A running bookie.
-struct Server {
+pub(super) struct Server {
     config: Config,
-    calls_at: SocketAddr,
-    http_at: SocketAddr,
+    /// Where its metadata are, for failures.
+    metadata_at: String,
+    pub(super) calls_at: SocketAddr,
+    pub(super) http_at: SocketAddr,
     bookie: Arc<BookieNode>,
     probes: Arc<Probes>,
     presence: JoinHandle<Result<(), PresenceError>>,
@@ -177,26 +201,48 @@ struct Server {
     leaving: CancellationToken,
     http: JoinHandle<std::io::Result<()>>,
     http_stop: CancellationToken,
+    upkeep: JoinHandle<()>,
+    /// Ends upkeep.
+    upkeep_stop: CancellationToken,
 }
 
 impl Server {
     /// `None`: the end was asked for before etcd answered.
     async fn start(config: Config, shutdown: &CancellationToken) -> Result<Option<Self>, Failure> {
-        let (calls, http) = bind_bookie(&config)?;
-        let (calls_at, http_at) = (local(&calls)?, local(&http)?);
+        let ports = bind_bookie(&config)?;
         storage::look(&directory(&config))?;
-        let Some(mut ground) = Ground::in_cluster(&config, shutdown).await? else {
+        let Some(ground) = Ground::in_cluster(&config, shutdown).await? else {
             return Ok(None);
         };
-        let at = config.metadata.endpoints.join(", ");
+        Self::over(config, ports, ground, false).await.map(Some)
+    }
+
+    /// A bookie with these listeners, over this ground. `folded`: in one process with all others of its cell, so that nobody else can
+    /// have its name, and an empty directory is formatted.
+    ///
+    /// # Errors
+    /// Its name, its disk or its address cannot be had.
+    pub(super) async fn over(
+        config: Config,
+        (calls, http): BookiePorts,
+        mut ground: Ground,
+        folded: bool,
+    ) -> Result<Self, Failure> {
+        let (calls_at, http_at) = (local(&calls)?, local(&http)?);
+        let at = ground.at.clone();
         let endpoint = advertised(&config.listen.bookie_advertise, calls_at);
-        let keys = Arc::new(Keys::new(&mut ground, endpoint));
+        let keys = Arc::new(Keys::new(
+            &mut ground,
+            endpoint,
+            beside(&config.listen.bookie_advertise, http_at),
+            !folded,
+        ));
         let metadata = Arc::clone(&ground.metadata);
         let presence = Presence::register(metadata, Arc::clone(&keys)).await;
         let presence = presence.map_err(|error| failures::presence(&error, &at))?;
         let leave = CancellationToken::new();
         let presence = tokio::spawn(presence.keep(leave.clone()));
-        let started = storage::start(&config, &directory(&config), &mut ground, false).await;
+        let started = storage::start(&config, &directory(&config), &mut ground, folded).await;
         let bookie = match started {
             Ok(bookie) => bookie,
             Err(failure) => {
@@ -208,9 +254,12 @@ impl Server {
         };
         let (connections, _) = connections_max(open_files_max(), 0);
         build_info::register(&mut ground.registry, &config);
+        let upkeep_stop = CancellationToken::new();
+        let upkeep = upkeep::start(&config, &mut ground, upkeep_stop.clone());
         let full = Arc::clone(&bookie);
         let mode: StorageMode = Arc::new(move || full.mode());
         let probes = Probes::new(Arc::new(ground.registry), ground.metadata, Some(mode));
+        probes.set_role(RestartRole::Bookie(bookie.member().bookie.clone()));
         let http_stop = CancellationToken::new();
         let stop = http_stop.clone();
         let http = tokio::spawn(serve_probes(http, Arc::clone(&probes), connections, stop));
@@ -221,8 +270,9 @@ impl Server {
         keys.started.notify_one();
         probes.set_serving(true);
         tracing::info!(bookie = %bookie.member().bookie, listening = %calls_at, "serving");
-        Ok(Some(Self {
+        Ok(Self {
             config,
+            metadata_at: at,
             calls_at,
             http_at,
             bookie,
@@ -233,7 +283,9 @@ impl Server {
             leaving,
             http,
             http_stop,
-        }))
+            upkeep,
+            upkeep_stop,
+        })
     }
 
     fn banner(&self, began: Instant, output: Output) -> Vec<String> {
@@ -247,9 +299,12 @@ impl Server {
     }
 
     /// Serves until the end is asked for or something fails, then closes everything.
-    async fn wait(mut self, shutdown: CancellationToken) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// Its name, its storage or a listener failed.
+    pub(super) async fn wait(mut self, shutdown: CancellationToken) -> Result<(), Failure> {
         let path = directory(&self.config);
-        let at = self.config.metadata.endpoints.join(", ");
+        let at = self.metadata_at.clone();
         let mut failed = self.bookie.failed();
         let broken = tokio::select! {
             biased;
@@ -281,6 +336,7 @@ impl Server {
 
     async fn close(self) -> Result<(), bookie_node::StartError> {
         self.probes.set_serving(false);
+        self.upkeep_stop.cancel();
         self.leave.cancel();
         self.leaving.cancel();
         // What has ended by itself has ended; a panic was logged.
@@ -290,6 +346,7 @@ impl Server {
         if !self.calls.is_finished() {
             drop(self.calls.await);
         }
+        drop(self.upkeep.await);
         let stopped = self.bookie.shutdown().await;
         self.http_stop.cancel();
         if !self.http.is_finished() {

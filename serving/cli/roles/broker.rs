@@ -10,6 +10,7 @@ use hulse_proto::time::WallClock as _;
 use hulse_proto::wire::{Message as _, metadata as wire};
 use serving_broker::{ServeError, serve_with};
 use std::sync::Arc;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -59,14 +60,20 @@ fn flags(broker: &Broker) -> Vec<(&'static str, &'static str, String)> {
 
 /// The broker's key.
 struct Keys {
+    /// Other processes could have the name.
+    claimed: bool,
     key: String,
     node: wire::Node,
+    /// Cancelled when it is to end: others get its partitions from then on.
+    shutdown: CancellationToken,
+    told: Arc<Notify>,
 }
 
 impl Registered for Keys {
     fn ops(&self, lease: LeaseId) -> Vec<Op> {
         let mut node = self.node.clone();
         node.clock_ms = SystemClock.now_ms();
+        self.mode().clone_into(&mut node.mode);
         vec![Op::Put {
             key: self.key.clone(),
             value: node.encode_to_vec().into(),
@@ -75,14 +82,21 @@ impl Registered for Keys {
     }
 
     fn mode(&self) -> &'static str {
-        "normal"
+        match self.shutdown.is_cancelled() {
+            true => "draining",
+            false => "normal",
+        }
+    }
+
+    fn changed(&self) -> Option<Arc<Notify>> {
+        Some(Arc::clone(&self.told))
     }
 
     // A partition is lost by the answer of a bookie or of metadata, never by the end of a lease (ARCHITECTURE D6).
     fn standing(&self, _: bool) {}
 
     fn claim(&self) -> Option<Claim> {
-        Some(Claim {
+        self.claimed.then(|| Claim {
             key: self.key.clone(),
             boot: self.node.boot_uuid.clone(),
         })
@@ -90,11 +104,13 @@ impl Registered for Keys {
 }
 
 /// A running broker.
-struct Server {
+pub(super) struct Server {
     config: Config,
-    grpc: SocketAddr,
-    http: SocketAddr,
-    kafka: Vec<SocketAddr>,
+    /// Where its metadata are, for failures.
+    metadata_at: String,
+    pub(super) grpc: SocketAddr,
+    pub(super) http: SocketAddr,
+    pub(super) kafka: Vec<SocketAddr>,
     serving: JoinHandle<Result<(), ServeError>>,
     presence: JoinHandle<Result<(), PresenceError>>,
     /// Ends the presence, after the listeners.
@@ -106,23 +122,49 @@ impl Server {
     /// `None`: the end was asked for before etcd answered.
     async fn start(config: Config, shutdown: &CancellationToken) -> Result<Option<Self>, Failure> {
         let memory = Memory::split(&config)?;
-        let Ports { grpc, http, kafka } = Ports::bind(&config)?;
+        let ports = Ports::bind(&config)?;
+        let Some(ground) = Ground::in_cluster(&config, shutdown).await? else {
+            return Ok(None);
+        };
+        let parts = (config, memory, ports);
+        let server = Self::over(parts, ground, false, shutdown.clone());
+        server.await.map(Some)
+    }
+
+    /// A broker with these listeners, over this ground. `folded`: in one process with all others of its cell, so that nobody else can
+    /// have its name.
+    ///
+    /// # Errors
+    /// Metadata do not answer, or its name cannot be had.
+    pub(super) async fn over(
+        (config, memory, ports): (Config, Memory, Ports),
+        mut ground: Ground,
+        folded: bool,
+        shutdown: CancellationToken,
+    ) -> Result<Self, Failure> {
+        let Ports { grpc, http, kafka } = ports;
         let (grpc_at, http_at) = (local(&grpc)?, local(&http)?);
         let kafka_at = kafka
             .iter()
             .map(|(_, listener)| local(listener))
             .collect::<Result<Vec<_>, _>>()?;
-        let Some(mut ground) = Ground::in_cluster(&config, shutdown).await? else {
-            return Ok(None);
-        };
-        let at = config.metadata.endpoints.join(", ");
+        let at = ground.at.clone();
         let bookies = bookies::of_cluster(Arc::clone(&ground.metadata)).await;
         let bookies = bookies.map_err(|error| failures::metadata(&error, &at))?;
-        let advertised = Advertised::new(&config, grpc_at, ground.uuid());
+        let advertised = Advertised::new(&config, (grpc_at, http_at), ground.uuid());
+        let advertised = advertised.with_kafka(&kafka);
         let keys = Keys {
+            claimed: !folded,
             key: format!("node/broker/{}", ground.name),
             node: advertised.node(),
+            shutdown: shutdown.clone(),
+            told: Arc::default(),
         };
+        let (ending, told) = (shutdown.clone(), Arc::clone(&keys.told));
+        tokio::spawn(async move {
+            ending.cancelled().await;
+            told.notify_one();
+        });
         let presence = Presence::register(Arc::clone(&ground.metadata), keys).await;
         let presence = presence.map_err(|error| failures::presence(&error, &at))?;
         let leave = CancellationToken::new();
@@ -138,16 +180,17 @@ impl Server {
         );
         let serving = serve_with(broker, grpc, http, kafka, shutdown.clone());
         let serving = tokio::spawn(serving);
-        Ok(Some(Self {
+        Ok(Self {
             config,
+            metadata_at: at,
             grpc: grpc_at,
             http: http_at,
             kafka: kafka_at,
             serving,
             presence,
             leave,
-            shutdown: shutdown.clone(),
-        }))
+            shutdown,
+        })
     }
 
     fn banner(&self, began: Instant, output: Output) -> Vec<String> {
@@ -162,8 +205,11 @@ impl Server {
     }
 
     /// Serves until the end is asked for or something fails, then closes everything.
-    async fn wait(mut self) -> Result<(), Failure> {
-        let at = self.config.metadata.endpoints.join(", ");
+    ///
+    /// # Errors
+    /// Its name or a listener failed.
+    pub(super) async fn wait(mut self) -> Result<(), Failure> {
+        let at = self.metadata_at.clone();
         let broken = tokio::select! {
             biased;
             ended = &mut self.serving => {

@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/metadata/store.redb   embedded metadata, locked while we run
 //! DIR/bookie/               the bookie's log and identity, locked while we run
+//! DIR/bookie-1/ ..          in place of it where there are several bookies
 //! ```
 //!
 //! An empty directory is ours to format; one that holds both folders is ours; anything else is someone else's.
@@ -24,13 +25,68 @@ const IGNORED: [&str; 1] = ["lost+found"];
 /// Most foreign names that a failure lists.
 const NAMES_MAX: usize = 5;
 
+/// Most bookies of one process; those of a directory are counted up to here.
+pub(crate) const BOOKIES_MAX: u32 = 16;
+
 /// The folders of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DataDir {
     /// File of the embedded metadata.
     pub(crate) metadata: PathBuf,
-    /// The bookie's directory.
-    pub(crate) bookie: PathBuf,
+    /// The bookies' directories, of the first one first.
+    pub(crate) bookies: Vec<PathBuf>,
+}
+
+impl DataDir {
+    /// The directory of the one bookie that a folded server has.
+    pub(crate) fn bookie(&self) -> &Path {
+        &self.bookies[0]
+    }
+}
+
+/// Where bookie `number` (from 1) of so many keeps its log, below the data directory.
+pub(crate) fn bookie_dir(config: &Config, number: u32, of: u32) -> PathBuf {
+    let only = &config.bookie.data_dir;
+    match of {
+        1 => only.clone(),
+        _ => PathBuf::from(format!("{}-{number}", only.display())),
+    }
+}
+
+/// How many bookies the directory holds; `None`: none yet.
+pub(crate) fn held(config: &Config) -> Option<u32> {
+    let root = &config.node.data_dir;
+    let holds = |number, of| {
+        let bookie = root.join(bookie_dir(config, number, of));
+        bookie.join(IDENTITY).exists()
+    };
+    let several = (1..=BOOKIES_MAX).rev().find(|number| holds(*number, 2));
+    several.or_else(|| holds(1, 1).then_some(1))
+}
+
+/// How many bookies a server of this directory has: as many as were asked for, or as the directory holds, or one.
+///
+/// # Errors
+/// The directory holds more, or one where several are asked for: the copies of what is stored are with those that it holds.
+pub(crate) fn bookies(config: &Config, asked: Option<u32>) -> Result<u32, Failure> {
+    match (held(config), asked) {
+        (Some(held), Some(asked)) if asked < held || (held == 1 && asked > 1) => {
+            let noun = match held {
+                1 => "bookie",
+                _ => "bookies",
+            };
+            Err(Failure::new(
+                Code::CellDisagrees,
+                format!("the data directory holds {held} {noun}, not {asked}"),
+            )
+            .why("how many copies of a record there are is decided when a directory is made, and what is stored is with the bookies it has")
+            .object(config.node.data_dir.display())
+            .next(format!(
+                "leave --bookies out, which starts those {held}; or make another server with --data ANOTHER_DIR and bring topics over with: hulse topics copy"
+            )))
+        }
+        (held, asked) => Ok(asked.or(held).unwrap_or(1)),
+    }
 }
 
 fn cannot(doing: &str, path: &Path, error: &io::Error) -> Failure {
@@ -58,9 +114,10 @@ fn cannot(doing: &str, path: &Path, error: &io::Error) -> Failure {
 ///
 /// # Errors
 /// The directory holds something else, or cannot be written.
-pub(crate) fn prepare(config: &Config) -> Result<DataDir, Failure> {
+pub(crate) fn prepare(config: &Config, bookies: u32) -> Result<DataDir, Failure> {
     let root = &config.node.data_dir;
-    let bookie = root.join(&config.bookie.data_dir);
+    let folders = (1..=bookies).map(|number| root.join(bookie_dir(config, number, bookies)));
+    let folders: Vec<PathBuf> = folders.collect();
     let metadata = root.join(METADATA);
     std::fs::create_dir_all(root).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
@@ -69,14 +126,17 @@ pub(crate) fn prepare(config: &Config) -> Result<DataDir, Failure> {
         _ => cannot("make", root, &error),
     })?;
     let names = names(root).map_err(|error| cannot("read", root, &error))?;
-    let first = config.bookie.data_dir.components().next();
-    let first = first
-        .map(|part| part.as_os_str().to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let ours = |name: &String| name == METADATA || *name == first;
+    let first = |path: PathBuf| {
+        let part = path.components().next()?;
+        Some(part.as_os_str().to_string_lossy().into_owned())
+    };
+    let firsts = (1..=bookies).filter_map(|number| first(bookie_dir(config, number, bookies)));
+    let firsts: Vec<String> = firsts.collect();
+    let ours = |name: &String| name == METADATA || firsts.contains(name);
     let strange: Vec<&String> = names.iter().filter(|name| !ours(name)).collect();
-    // A start that was cut short leaves one of the folders; then nothing else can be there either.
-    let formatted = names.iter().filter(|name| ours(name)).count() == 2;
+    // A start that was cut short leaves some of the folders; then nothing else can be there either.
+    let formatted =
+        names.iter().any(|name| name == METADATA) && names.iter().any(|name| firsts.contains(name));
     if !formatted && !strange.is_empty() {
         let shown: Vec<&str> = strange
             .iter()
@@ -94,7 +154,7 @@ pub(crate) fn prepare(config: &Config) -> Result<DataDir, Failure> {
         ));
     }
     let store = metadata.join(STORE);
-    if bookie.join(IDENTITY).exists() && !store.exists() {
+    if held(config).is_some() && !store.exists() {
         // The store is made before the bookie is formatted, so this one was lost: a new one would know nothing of the records.
         return Err(Failure::new(
             Code::DataDirForeign,
@@ -104,13 +164,13 @@ pub(crate) fn prepare(config: &Config) -> Result<DataDir, Failure> {
         .object(store.display())
         .next("bring the file back from where it was moved or saved to; a new server needs an empty directory"));
     }
-    for folder in [&metadata, &bookie] {
+    for folder in folders.iter().chain([&metadata]) {
         std::fs::create_dir_all(folder).map_err(|error| cannot("write to", folder, &error))?;
     }
     sync(root).map_err(|error| cannot("sync", root, &error))?;
     Ok(DataDir {
         metadata: store,
-        bookie,
+        bookies: folders,
     })
 }
 
@@ -158,9 +218,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for name in ["", "new/deeper"] {
             let root = directory.path().join(name);
-            let first = prepare(&config(&root)).unwrap();
-            assert!(first.bookie.is_dir() && first.metadata.parent().unwrap().is_dir());
-            assert_eq!(prepare(&config(&root)).unwrap(), first);
+            let first = prepare(&config(&root), 1).unwrap();
+            assert!(first.bookie().is_dir() && first.metadata.parent().unwrap().is_dir());
+            assert_eq!(prepare(&config(&root), 1).unwrap(), first);
         }
     }
 
@@ -168,7 +228,7 @@ mod tests {
     fn start_that_was_cut_short_is_taken_up() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join(METADATA)).unwrap();
-        prepare(&config(directory.path())).unwrap();
+        prepare(&config(directory.path()), 1).unwrap();
     }
 
     #[test]
@@ -177,7 +237,7 @@ mod tests {
         for index in 0..7 {
             std::fs::write(directory.path().join(format!("photo-{index}")), "x").unwrap();
         }
-        let failure = prepare(&config(directory.path())).unwrap_err();
+        let failure = prepare(&config(directory.path()), 1).unwrap_err();
         let told = failure.to_string();
         assert!(
             told.contains("HULSE-9104") && told.contains("photo-0"),
@@ -196,21 +256,56 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("file");
         std::fs::write(&root, "x").unwrap();
-        let told = prepare(&config(&root)).unwrap_err().to_string();
+        let told = prepare(&config(&root), 1).unwrap_err().to_string();
         assert!(told.contains("no directory"), "{told}");
     }
 
     #[test]
     fn lost_metadata_are_refused_and_not_made_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let folders = prepare(&config(directory.path())).unwrap();
-        std::fs::write(folders.bookie.join(IDENTITY), "x").unwrap();
-        let told = prepare(&config(directory.path())).unwrap_err().to_string();
+        let folders = prepare(&config(directory.path()), 1).unwrap();
+        std::fs::write(folders.bookie().join(IDENTITY), "x").unwrap();
+        let told = prepare(&config(directory.path()), 1)
+            .unwrap_err()
+            .to_string();
         assert!(
             told.contains("store.redb") && told.contains("missing"),
             "{told}"
         );
         std::fs::write(&folders.metadata, "x").unwrap();
-        assert!(prepare(&config(directory.path())).is_ok());
+        assert!(prepare(&config(directory.path()), 1).is_ok());
+    }
+
+    #[test]
+    fn directory_keeps_the_number_of_its_bookies() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path());
+        assert_eq!(bookies(&config, None).unwrap(), 1);
+        assert_eq!(bookies(&config, Some(3)).unwrap(), 3);
+        let folders = prepare(&config, 3).unwrap();
+        assert_eq!(folders.bookies.len(), 3);
+        assert_eq!(prepare(&config, 3).unwrap(), folders);
+        std::fs::write(&folders.metadata, "x").unwrap();
+        for bookie in &folders.bookies {
+            std::fs::write(bookie.join(IDENTITY), "x").unwrap();
+        }
+        assert_eq!(bookies(&config, None).unwrap(), 3);
+        assert_eq!(bookies(&config, Some(4)).unwrap(), 4);
+        for fewer in [1, 2] {
+            let told = bookies(&config, Some(fewer)).unwrap_err().to_string();
+            assert!(told.contains("holds 3 bookies"), "{told}");
+        }
+    }
+
+    #[test]
+    fn directory_of_one_bookie_does_not_become_one_of_several() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path());
+        let folders = prepare(&config, 1).unwrap();
+        std::fs::write(folders.bookie().join(IDENTITY), "x").unwrap();
+        assert_eq!(bookies(&config, None).unwrap(), 1);
+        let told = bookies(&config, Some(3)).unwrap_err().to_string();
+        assert!(told.contains("holds 1 bookie, not 3"), "{told}");
+        assert!(told.contains("topics copy"), "{told}");
     }
 }

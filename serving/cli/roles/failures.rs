@@ -34,9 +34,16 @@ pub(super) fn addresses(all: &[Taken]) -> Failure {
     let in_use = all
         .iter()
         .all(|one| one.why.kind() == io::ErrorKind::AddrInUse);
+    // The parts of one process move together: the first of a flag stands for all.
+    let first = |(index, one): &(usize, &Taken)| {
+        let before = all[..*index].iter();
+        before.into_iter().all(|other| other.flag != one.flag)
+    };
     let others: Vec<String> = all
         .iter()
-        .map(|one| match in_use {
+        .enumerate()
+        .filter(first)
+        .map(|(_, one)| match in_use {
             true => {
                 let (ip, port) = (one.at.ip(), one.at.port().saturating_add(100));
                 format!("{} {}", one.flag, SocketAddr::new(ip, port))
@@ -87,7 +94,7 @@ pub(crate) fn cell(error: &CellError, at: &dyn Display) -> Failure {
 pub(crate) fn bookie(error: &StartError, path: &Path) -> Failure {
     use StartError as E;
     let code = match error {
-        E::Locked { .. } => Code::DataDirLocked,
+        E::Locked { .. } | E::Runs { .. } => Code::DataDirLocked,
         E::ReadOnlyDirectory { .. } => Code::DataDirReadOnly,
         E::NotFormatted
         | E::NotEmpty { .. }
@@ -97,6 +104,7 @@ pub(crate) fn bookie(error: &StartError, path: &Path) -> Failure {
         | E::OtherName { .. }
         | E::DiskLost { .. }
         | E::NotRegistered { .. }
+        | E::NeverRegistered { .. }
         | E::OtherIncarnation { .. }
         | E::MetadataOlder { .. }
         | E::Retired { .. } => Code::DataDirForeign,

@@ -1,6 +1,5 @@
 //! What all parts of a process stand on: metadata, clock, chance, name and cell, and what is counted.
 
-use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,19 +39,21 @@ pub(super) struct Ground {
     pub(super) cell: CellId,
     pub(super) rng: ChaCha12Rng,
     pub(super) registry: Registry,
+    /// Where its metadata are, for failures.
+    pub(super) at: String,
+}
+
+/// The store in this file, which nobody else has.
+///
+/// # Errors
+/// It cannot be opened.
+pub(super) fn embedded(path: &Path) -> Result<Arc<dyn MetadataStore>, Failure> {
+    let store = EmbeddedStore::open(path, EmbeddedOptions::default());
+    let store = store.map_err(|error| failures::open(&error, path))?;
+    Ok(Arc::new(store))
 }
 
 impl Ground {
-    /// Over a store in this file.
-    ///
-    /// # Errors
-    /// The store cannot be opened, or the node does not fit its cell.
-    pub(super) async fn embedded(config: &Config, path: &Path) -> Result<Self, Failure> {
-        let store = EmbeddedStore::open(path, EmbeddedOptions::default());
-        let store = store.map_err(|error| failures::open(&error, path))?;
-        Self::over(Arc::new(store), config, &path.display()).await
-    }
-
     /// Over the cluster's etcd; waits until it answers. `None`: the end was asked for meanwhile.
     ///
     /// # Errors
@@ -74,13 +75,17 @@ impl Ground {
             ready = answers(&*store, &at) => ready,
         };
         ready.map_err(|error| failures::metadata(&error, &at))?;
-        Ok(Some(Self::over(store, config, &at).await?))
+        Ok(Some(Self::over(store, config, at).await?))
     }
 
-    async fn over(
+    /// Over this store, which is at `at`.
+    ///
+    /// # Errors
+    /// The node does not fit its cell.
+    pub(super) async fn over(
         metadata: Arc<dyn MetadataStore>,
         config: &Config,
-        at: &(dyn Display + Sync),
+        at: String,
     ) -> Result<Self, Failure> {
         let mut rng = ChaCha12Rng::from_seed(seed()?);
         let clock: Arc<dyn WallClock> = Arc::new(SystemClock);
@@ -91,7 +96,7 @@ impl Ground {
         };
         let new_uuid = CellId(random_uuid(&mut rng));
         let record = ensure_cell(&*metadata, wanted, new_uuid, clock.now_ms()).await;
-        let record = record.map_err(|error| failures::cell(&error, at))?;
+        let record = record.map_err(|error| failures::cell(&error, &at))?;
         Ok(Self {
             metadata,
             clock,
@@ -99,6 +104,7 @@ impl Ground {
             cell: record.cell,
             rng,
             registry: Registry::default(),
+            at,
         })
     }
 

@@ -41,10 +41,18 @@ impl Memory {
     /// # Errors
     /// The maxima are more than the container bears.
     pub(crate) fn split(config: &Config) -> Result<Self, Failure> {
-        Self::of(config, memory_bytes())
+        Self::of(config, memory_bytes(), 1)
     }
 
-    fn of(config: &Config, container: u64) -> Result<Self, Failure> {
+    /// As [`Memory::split`], of a process with so many bookies, each of which has a queue.
+    ///
+    /// # Errors
+    /// As [`Memory::split`].
+    pub(crate) fn split_of_several(config: &Config, bookies: u32) -> Result<Self, Failure> {
+        Self::of(config, memory_bytes(), bookies)
+    }
+
+    fn of(config: &Config, container: u64, bookies: u32) -> Result<Self, Failure> {
         let budget = budget_bytes(config.memory.budget, container);
         let share = |percent: u64| budget / 100 * percent;
         let memory = Self {
@@ -54,7 +62,11 @@ impl Memory {
             in_flight: share(IN_FLIGHT_SHARE),
             tail: share(TAIL_SHARE).min(TAIL_BYTES_MAX),
             reads: share(READ_SHARE),
-            queue: config.bookie.queue_size.0,
+            queue: config
+                .bookie
+                .queue_size
+                .0
+                .saturating_mul(u64::from(bookies)),
         };
         let most = container / 100 * CONTAINER_SHARE_MAX;
         if memory.budget.saturating_add(memory.queue) <= most {
@@ -93,7 +105,7 @@ mod tests {
     #[test]
     fn budget_is_split_and_more_than_there_is_is_refused() {
         let mut config = Config::default();
-        let memory = Memory::of(&config, 8 << 30).unwrap();
+        let memory = Memory::of(&config, 8 << 30, 1).unwrap();
         assert_eq!(memory.budget, (8 << 30) / 100 * 25);
         assert_eq!(memory.tail, TAIL_BYTES_MAX);
         assert!(memory.ingress + memory.tail + memory.reads < memory.budget);
@@ -103,10 +115,10 @@ mod tests {
             memory.line()
         );
         config.memory.budget = MemoryBudget::Size(ByteSize(6 << 30));
-        assert!(Memory::of(&config, 8 << 30).is_err());
+        assert!(Memory::of(&config, 8 << 30, 1).is_err());
         config.memory.budget = MemoryBudget::Share(25);
         assert!(
-            Memory::of(&config, 100 << 20).is_err(),
+            Memory::of(&config, 100 << 20, 1).is_err(),
             "the queue alone is too much"
         );
     }

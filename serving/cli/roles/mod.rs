@@ -2,8 +2,9 @@
 //!
 //! [`standalone`] is the whole product in one process; [`broker`] and [`bookie`] are the roles of a cluster. Around them: [`process`]
 //! (log, runtime, end), [`ground`] (metadata, clock, chance, name, cell), [`storage`] and [`serving`] (the two halves), [`data_dir`] (may
-//! this directory be used), [`ports`] (addresses), [`kafka`] (its listeners), [`presence`] (the node's keys in metadata and their
-//! lease), [`bookies`] (who can be called), [`seams`] (clock, chance and memory of the real machine), [`signals`], [`banner`],
+//! this directory be used), [`ports`] (addresses), [`folded`] (the roles of a cluster in one process), [`kafka`] (its listeners),
+//! [`presence`] (the node's keys in metadata and their lease), [`upkeep`] (copies of all ledgers), [`bookies`] (who can be called),
+//! [`seams`] (clock, chance and memory of the real machine), [`signals`], [`banner`],
 //! [`logging`], [`build_info`], [`failures`] (why it does not start, in four parts).
 
 mod banner;
@@ -14,6 +15,7 @@ mod build_info;
 mod damage;
 mod data_dir;
 mod failures;
+mod folded;
 mod ground;
 mod kafka;
 pub(crate) mod logging;
@@ -26,5 +28,6 @@ mod serving;
 mod signals;
 pub(crate) mod standalone;
 mod storage;
+mod upkeep;
 
 pub(crate) use seams::SystemClock;

@@ -36,7 +36,14 @@ impl Ports {
     /// Every address that is not ours.
     pub(super) fn bind(config: &Config) -> Result<Self, Failure> {
         let mut taken = Vec::new();
-        let mut bind = |key, flag, at| bind_one(&mut taken, (key, flag, at));
+        let bound = Self::bind_or_note(config, &mut taken);
+        bound.ok_or_else(|| failures::addresses(&taken))
+    }
+
+    /// As [`Ports::bind`], for one of several parts of a process: adds what is not ours to `taken`.
+    pub(super) fn bind_or_note(config: &Config, taken: &mut Vec<Taken>) -> Option<Self> {
+        let before = taken.len();
+        let mut bind = |key, flag, at| bind_one(taken, (key, flag, at));
         let listen = &config.listen;
         let grpc = bind("listen.grpc", "--grpc", listen.grpc);
         let http = bind("listen.http", "--http", listen.http);
@@ -46,8 +53,8 @@ impl Ports {
         });
         let kafka = kafka.collect();
         match (grpc, http) {
-            (Some(grpc), Some(http)) if taken.is_empty() => Ok(Self { grpc, http, kafka }),
-            _ => Err(failures::addresses(&taken)),
+            (Some(grpc), Some(http)) if taken.len() == before => Some(Self { grpc, http, kafka }),
+            _ => None,
         }
     }
 }
@@ -56,15 +63,25 @@ impl Ports {
 ///
 /// # Errors
 /// Every address that is not ours.
-pub(super) fn bind_bookie(config: &Config) -> Result<(TcpListener, TcpListener), Failure> {
+pub(super) fn bind_bookie(config: &Config) -> Result<BookiePorts, Failure> {
     let mut taken = Vec::new();
+    let bound = bind_bookie_or_note(config, "--listen", &mut taken);
+    bound.ok_or_else(|| failures::addresses(&taken))
+}
+
+/// A bookie's listeners: its calls, and HTTP.
+pub(super) type BookiePorts = (TcpListener, TcpListener);
+
+/// As [`bind_bookie`], for one of several parts of a process: adds what is not ours to `taken`. `flag` moves its calls.
+pub(super) fn bind_bookie_or_note(
+    config: &Config,
+    flag: &'static str,
+    taken: &mut Vec<Taken>,
+) -> Option<BookiePorts> {
     let listen = &config.listen;
-    let calls = bind_one(&mut taken, ("listen.bookie", "--listen", listen.bookie));
-    let http = bind_one(&mut taken, ("listen.http", "--http", listen.http));
-    match (calls, http) {
-        (Some(calls), Some(http)) => Ok((calls, http)),
-        _ => Err(failures::addresses(&taken)),
-    }
+    let calls = bind_one(taken, ("listen.bookie", flag, listen.bookie));
+    let http = bind_one(taken, ("listen.http", "--http", listen.http));
+    calls.zip(http)
 }
 
 fn bind_one(

@@ -17,24 +17,46 @@ use super::build_info;
 use super::ground::Ground;
 use super::memory::Memory;
 use super::seams::{connections_max, open_files_max};
-use crate::config::{BacklogQuota, Config};
+use crate::config::{BacklogQuota, Config, KafkaListen};
 use crate::failure::{Code, Failure};
 
 /// Who this broker is to others.
 pub(super) struct Advertised {
     /// `host:port` that clients are told to dial.
     pub(super) endpoint: String,
+    /// `host:port` of its metrics and health.
+    pub(super) http: String,
     /// This start of it.
     pub(super) boot: Uuid,
+    /// Where Kafka's clients of other brokers are sent to.
+    kafka: Vec<wire::KafkaPlace>,
 }
 
 impl Advertised {
     /// At the address of this listener, unless the configuration names another.
-    pub(super) fn new(config: &Config, grpc: SocketAddr, boot: Uuid) -> Self {
+    pub(super) fn new(config: &Config, (grpc, http): (SocketAddr, SocketAddr), boot: Uuid) -> Self {
         Self {
             endpoint: advertised(&config.listen.advertise, grpc),
+            http: beside(&config.listen.advertise, http),
             boot,
+            kafka: Vec::new(),
         }
+    }
+
+    /// With these listeners of the Kafka wire.
+    pub(super) fn with_kafka(mut self, bound: &[(KafkaListen, TcpListener)]) -> Self {
+        let place = |(listener, socket): &(KafkaListen, TcpListener)| {
+            let at = advertised(&listener.advertise, socket.local_addr().ok()?);
+            let (host, port) = at.rsplit_once(':')?;
+            Some(wire::KafkaPlace {
+                listener: listener.name.clone(),
+                // An IPv6 address stands in brackets beside a port, and without them where clients read it.
+                host: host.trim_matches(['[', ']']).to_owned(),
+                port: port.parse().ok()?,
+            })
+        };
+        self.kafka = bound.iter().filter_map(place).collect();
+        self
     }
 
     /// The value of `node/broker/{name}`, but for the date.
@@ -45,6 +67,8 @@ impl Advertised {
             boot_counter: 0,
             clock_ms: 0,
             mode: "normal".to_owned(),
+            http: self.http.clone(),
+            kafka: self.kafka.clone(),
         }
     }
 }
@@ -55,6 +79,14 @@ pub(super) fn advertised(said: &str, at: SocketAddr) -> String {
         "auto" if at.ip().is_unspecified() => format!("127.0.0.1:{}", at.port()),
         "auto" => at.to_string(),
         address => address.to_owned(),
+    }
+}
+
+/// Where others reach the HTTP of a node whose clients or brokers are told to dial `said`: on the same host.
+pub(super) fn beside(said: &str, http: SocketAddr) -> String {
+    match said.rsplit_once(':') {
+        Some((host, _)) if !http.ip().is_loopback() => format!("{host}:{}", http.port()),
+        _ => advertised("auto", http),
     }
 }
 
@@ -95,6 +127,10 @@ pub(super) fn broker(
         Arc::clone(&ground.clock),
         ground.seed(),
     );
+    if config.quorums().ensemble > 1 {
+        let follower = client.clone();
+        tokio::spawn(async move { follower.follow_departures().await });
+    }
     let settings = settings(config, memory, &ground, advertised.endpoint);
     let partitions = PartitionsConfig {
         metadata: Arc::clone(&ground.metadata),

@@ -1,5 +1,5 @@
 //! `hulse standalone`: every role in one process. Embedded metadata, calls instead of sockets between broker and bookie (ARCHITECTURE
-//! D13).
+//! D13). With several bookies it is [`Folded`], the roles of a cluster in one process.
 //!
 //! Order of a start: addresses, directory, metadata, cell record, bookie, presence, broker. Nothing of it waits for a clock, and what
 //! needs the directory begins only when the addresses are ours. The end goes the other way: listeners drain, partitions close, the
@@ -21,8 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::banner::Banner;
 use super::bookies::LocalBookies;
-use super::data_dir::{DataDir, prepare};
-use super::ground::Ground;
+use super::data_dir::{self, DataDir, prepare};
+use super::folded::{Folded, Layout};
+use super::ground::{self, Ground};
 use super::memory::Memory;
 use super::ports::Ports;
 use super::presence::{Presence, PresenceError, Registered};
@@ -31,7 +32,7 @@ use super::serving::{Advertised, StorageReports, local, served};
 use super::{damage, failures, kafka, process, serving, storage};
 use crate::arguments::{Globals, Standalone};
 use crate::commands::config::for_standalone;
-use crate::config::Config;
+use crate::config::{Config, Place};
 use crate::failure::{Failure, Stop};
 use crate::output::Output;
 
@@ -40,12 +41,26 @@ use crate::output::Output;
 /// # Errors
 /// It cannot start, or its storage failed.
 pub(crate) fn run(standalone: &Standalone, globals: &Globals, output: Output) -> Result<(), Stop> {
-    let config = for_standalone(globals, flags(standalone))?.config;
-    process::run(config, globals, output, async |config, shutdown, began| {
-        let server = Box::pin(Server::start(config, shutdown)).await?;
-        process::tell(output, server.banner(began).lines(output));
-        Box::pin(server.wait()).await
-    })
+    let asked = standalone.bookies;
+    let bookies = |config: &Config| data_dir::bookies(config, asked);
+    let (loaded, bookies) = for_standalone(globals, flags(standalone), bookies)?;
+    let moved = loaded.origin("listen.bookie") != Place::Default;
+    process::run(
+        loaded.config,
+        globals,
+        output,
+        async |config, shutdown, began| {
+            if bookies > 1 {
+                let layout = Layout::new(config, bookies, moved)?;
+                let server = Box::pin(Folded::start(layout, shutdown)).await?;
+                process::tell(output, server.lines(began, output));
+                return Box::pin(server.wait()).await;
+            }
+            let server = Box::pin(Server::start(config, shutdown)).await?;
+            process::tell(output, server.banner(began).lines(output));
+            Box::pin(server.wait()).await
+        },
+    )
 }
 
 fn flags(standalone: &Standalone) -> Vec<(&'static str, &'static str, String)> {
@@ -120,10 +135,13 @@ impl Server {
             .iter()
             .map(|(_, listener)| local(listener))
             .collect::<Result<Vec<_>, _>>()?;
-        let dir = prepare(&config)?;
-        let mut ground = Ground::embedded(&config, &dir.metadata).await?;
-        let bookie = storage::start(&config, &dir.bookie, &mut ground, true).await?;
-        let advertised = Advertised::new(&config, grpc_at, ground.uuid());
+        let dir = prepare(&config, 1)?;
+        let metadata = ground::embedded(&dir.metadata)?;
+        let at = dir.metadata.display().to_string();
+        let mut ground = Ground::over(metadata, &config, at).await?;
+        let bookie = storage::start(&config, dir.bookie(), &mut ground, true).await?;
+        let advertised = Advertised::new(&config, (grpc_at, http_at), ground.uuid());
+        let advertised = advertised.with_kafka(&kafka);
         let both = Both {
             bookie: Arc::clone(&bookie),
             name: ground.name.clone(),
@@ -157,6 +175,7 @@ impl Server {
         Banner {
             config: &self.config,
             memory: self.memory.line(),
+            bookies: &[],
             grpc: self.grpc,
             http: self.http,
             kafka: &self.kafka,
@@ -180,7 +199,7 @@ impl Server {
         let ended = (&mut self.serving).await;
         let closed = self.close().await;
         match broken {
-            Some(why) => Err(failures::storage(why, &self.dir.bookie)),
+            Some(why) => Err(failures::storage(why, self.dir.bookie())),
             None => served(ended).and(closed),
         }
     }
@@ -190,7 +209,7 @@ impl Server {
         // It ends by itself, and claims no name; a panic in it was logged.
         drop((&mut self.presence).await);
         let stopped = self.bookie.shutdown().await;
-        stopped.map_err(|error| failures::storage(error, &self.dir.bookie))
+        stopped.map_err(|error| failures::storage(error, self.dir.bookie()))
     }
 }
 

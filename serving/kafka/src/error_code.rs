@@ -123,8 +123,9 @@ const fn codes(reason: Reason) -> Codes {
         Reason::TopicNotFound | Reason::PartitionNotFound | Reason::TopicDeleting => {
             everywhere(UNKNOWN_TOPIC_OR_PARTITION)
         }
-        // Subscriptions are no word of this wire.
+        // Subscriptions and bookies are no words of this wire.
         Reason::LedgerNotFound
+        | Reason::BookieNotFound
         | Reason::UnsupportedType
         | Reason::SubscriptionNotFound
         | Reason::SubscriptionExists

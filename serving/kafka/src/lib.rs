@@ -16,8 +16,9 @@
 //!
 //! Not here: groups and transactions, which come with their coordinators; who may ask what (`serving_broker::authorise`).
 //!
-//! Reading order: `listener`, `link`, `connection`, `wire`, `requests`, `fetch`; `names` and `error_code` are looked up.
+//! Reading order: `listener`, `link`, `connection`, `wire`, `requests`, `fetch`; `names`, `brokers` and `error_code` are looked up.
 
+mod brokers;
 mod connection;
 mod error_code;
 mod fetch;

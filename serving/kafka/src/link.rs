@@ -1,12 +1,13 @@
 //! What the connections of a listener share, and what one of them tells its requests.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{PartitionId, TopicId};
+use hulse_proto::id::{NodeName, PartitionId, TopicId};
 use serving_broker::{Action, Front, PartitionHandle, Resource, Topic};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
@@ -51,6 +52,10 @@ pub(crate) struct Served {
     /// Identity of the cell, as clients print it.
     pub(crate) cluster_id: String,
     pub(crate) advertise: Advertise,
+    /// Name of this listener.
+    pub(crate) listener: String,
+    /// Numbers of other brokers, as they were read.
+    pub(crate) numbers: Mutex<BTreeMap<NodeName, i32>>,
     pub(crate) sessions: Sessions,
     /// Bytes that the decoded requests of waiting fetches may take.
     pub(crate) waiting: Arc<Semaphore>,

@@ -92,6 +92,8 @@ pub(crate) async fn served(config: &ListenerConfig, front: &Arc<Front>) -> Serve
         node_id,
         cluster_id: cluster_id(cell),
         advertise: config.advertise.clone(),
+        listener: config.name.clone(),
+        numbers: Mutex::default(),
         sessions: Sessions::new(rng.random()),
         waiting: Arc::new(Semaphore::new(WAITING_BYTES)),
         decoded: Arc::new(Semaphore::new(DECODED_BYTES)),

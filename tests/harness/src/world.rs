@@ -1,6 +1,5 @@
 //! One simulated cell: bookies, network, metadata, clocks, chance and oracles, all from one seed.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use hulse_proto::mutant::{Mutant, Mutation};
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
 
-use crate::bookie::{BookieSetup, ClientSide, Endpoint, SimBookie};
+use crate::bookie::{BookieSetup, ClientSide, SimBookie};
 use crate::chains::Chains;
 use crate::clock::SimClock;
 use crate::counts::Counts;
@@ -218,14 +217,10 @@ impl World {
         Arc::new(self.process_store(process, Role::Upkeep, Arc::new(self.faults.clone())))
     }
 
-    /// The ways from a process to all bookies.
-    pub fn endpoints(&self, process: &Process) -> BTreeMap<String, Endpoint> {
+    /// Who can be called and placed, for a process.
+    pub fn directory(&self, process: &Process) -> SimDirectory {
         let client = self.client_side(process);
-        let ways = self.bookies.iter().map(|bookie| {
-            let endpoint = Endpoint::new(client.clone(), bookie.clone());
-            (bookie.name().to_owned(), endpoint)
-        });
-        ways.collect()
+        SimDirectory::new(client, self.bookies.clone(), self.starved.clone())
     }
 
     fn client_side(&self, process: &Process) -> ClientSide {
@@ -254,8 +249,7 @@ impl World {
 
     /// A ledger client inside a process.
     pub fn client(&self, process: &Process) -> LedgerClient {
-        let client = self.client_side(process);
-        let directory = SimDirectory::new(client, self.bookies.clone(), self.starved.clone());
+        let directory = self.directory(process);
         let mut config = client_config(self.quorums);
         config.mutation = self.mutation();
         LedgerClient::new(

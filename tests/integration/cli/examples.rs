@@ -32,11 +32,18 @@ const EXPECTED: &[(&str, i32)] = &[
     ("hulse ledgers accept-loss 17 --dry-run", 3),
     ("hulse ledgers accept-loss 17 --up-to 4096 --yes", 3),
     ("hulse doctor", 0),
+    // A standalone server's own bookie is node-1, and there is no other.
+    ("hulse bookies decommission bookie-3 --dry-run", 3),
+    ("hulse bookies decommission bookie-3 --yes --wait", 3),
+    ("hulse bookies read-only bookie-3 --dry-run", 3),
+    ("hulse bookies lost bookie-3 --dry-run", 3),
+    // It is the only one.
+    ("hulse cluster check restart node-1", 5),
 ];
 /// What examples say about places, and where these are in the test.
 const PLACES: &[(&str, &str)] = &[
-    ("127.0.0.1:7500", "127.0.0.1:17702"),
-    ("127.0.0.1:7580", "127.0.0.1:17703"),
+    ("127.0.0.1:7500", "127.0.0.1:18400"),
+    ("127.0.0.1:7580", "127.0.0.1:18404"),
     ("--server 127.0.0.1:7400", "--server 127.0.0.1:17700"),
     ("127.0.0.1:2379", "127.0.0.1:17706"),
 ];

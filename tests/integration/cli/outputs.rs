@@ -32,6 +32,14 @@ const INVOCATIONS: &[&str] = &[
     "profile delete p",
     "verify orders",
     "doctor",
+    "cluster status",
+    "cluster health",
+    "brokers list",
+    "brokers describe node-1",
+    "bookies list",
+    "bookies describe node-1",
+    "bookies recommission node-1",
+    "bookies read-only node-1 --dry-run",
     "generate demo-data demo -n 10",
     "topics delete made --yes",
 ];
@@ -44,6 +52,11 @@ const TEXT: &[&str] = &[
     "config check",
     "completions",
     "ledgers accept-loss",
+    "bookie replace",
+    "cluster check restart",
+    "cluster check scale-in",
+    "bookies decommission",
+    "bookies lost",
 ];
 
 #[test]

@@ -35,14 +35,18 @@ impl WallClock for Noon {
     }
 }
 
-fn runtime() -> Runtime {
+pub(super) fn runtime() -> Runtime {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().unwrap()
 }
 
-async fn client(cluster: &Cluster, seed: u8) -> LedgerClient {
+pub(super) fn store(cluster: &Cluster) -> Arc<dyn MetadataStore> {
     let options = EtcdOptions::new([cluster.etcd.url()], "hulse/");
-    let store: Arc<dyn MetadataStore> = Arc::new(EtcdStore::new(options).unwrap());
+    Arc::new(EtcdStore::new(options).unwrap())
+}
+
+pub(super) async fn client(cluster: &Cluster, seed: u8) -> LedgerClient {
+    let store = store(cluster);
     let wanted = CellSettings {
         quorums: QUORUMS,
         group_shards: 64,
@@ -84,7 +88,7 @@ fn entry(offset: u64) -> NewEntry {
 }
 
 /// Appends entries `range`, some at a time; each must be confirmed.
-async fn fill(writer: &LedgerWriter, range: std::ops::Range<u64>) {
+pub(super) async fn fill(writer: &LedgerWriter, range: std::ops::Range<u64>) {
     let all: Vec<u64> = range.collect();
     for some in all.chunks(20) {
         let appends: Vec<_> = some
@@ -97,7 +101,7 @@ async fn fill(writer: &LedgerWriter, range: std::ops::Range<u64>) {
     }
 }
 
-async fn open(client: &LedgerClient) -> LedgerWriter {
+pub(super) async fn open(client: &LedgerClient) -> LedgerWriter {
     let new = NewLedger {
         kind: LedgerKind::Log,
         partition: PartitionId {
@@ -111,7 +115,7 @@ async fn open(client: &LedgerClient) -> LedgerWriter {
 }
 
 /// Reads a closed ledger from its beginning and compares every entry; how many there were.
-async fn read_all(client: &LedgerClient, writer: &LedgerWriter) -> u64 {
+pub(super) async fn read_all(client: &LedgerClient, writer: &LedgerWriter) -> u64 {
     let ledger = writer.ledger();
     let (metadata, _) = client.describe(ledger).await.unwrap().unwrap();
     let end = metadata.closed.unwrap().end;

@@ -56,10 +56,14 @@ fn cluster_of_one_command_loses_nothing_when_its_processes_are_killed() {
         .spawn()
         .unwrap();
     let mut input = producing.stdin.take().unwrap();
-    for (part, killed) in [None, Some("bookie-2"), Some("broker-1"), None]
-        .iter()
-        .enumerate()
-    {
+    let killed = [
+        None,
+        Some("bookie-2"),
+        Some("broker-1"),
+        Some("broker-2"),
+        None,
+    ];
+    for (part, killed) in killed.iter().enumerate() {
         for line in 0..2_000 {
             writeln!(input, "part {part} line {line}").unwrap();
         }
@@ -81,7 +85,7 @@ fn cluster_of_one_command_loses_nothing_when_its_processes_are_killed() {
     let told = String::from_utf8_lossy(&verified.stdout).into_owned();
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();
     let text = told.to_string();
-    assert!(text.contains("8000"), "{text}");
+    assert!(text.contains("10000"), "{text}");
     drop(down);
     let pids = std::fs::read_dir(data).unwrap();
     let pids = pids.filter(|item| {

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use super::super::report::report;
 use super::super::server::{HULSE, http_get};
+use super::link::{Links, Way};
 
 /// A process has this long to become ready: far above what it needs, also after a kill, when its name is free only with its lease.
 const READY_WITHIN: Duration = Duration::from_secs(40);
@@ -116,6 +117,11 @@ impl Process {
         assert!(sent.expect("kill can be run").success());
     }
 
+    /// Its number, while it runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -136,7 +142,7 @@ impl Drop for Process {
 
 /// An etcd of one member.
 pub(crate) struct Etcd {
-    _process: Process,
+    pub(crate) process: Process,
     port: u16,
     _folder: TempDir,
 }
@@ -173,7 +179,7 @@ impl Etcd {
         );
         process.start();
         Some(Self {
-            _process: process,
+            process,
             port,
             _folder: folder,
         })
@@ -185,11 +191,23 @@ impl Etcd {
     }
 }
 
+/// One process of a cluster, by its number from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Node {
+    Etcd,
+    Bookie(usize),
+    Broker(usize),
+}
+
 /// etcd, bookies and brokers. The bookies are `b1`, `b2`, ..; the brokers `broker-1`, ..
 pub(crate) struct Cluster {
     pub(crate) bookies: Vec<Process>,
     pub(crate) brokers: Vec<Process>,
     pub(crate) etcd: Etcd,
+    /// Through which they reach each other, where that can be cut.
+    links: Option<Links>,
+    /// Of every bookie and broker.
+    settings: Vec<(String, String)>,
     folder: TempDir,
     /// The first of forty.
     port: u16,
@@ -198,13 +216,47 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Formats and starts so many bookies; `None` without etcd.
     pub(crate) fn start(port: u16, bookies: usize) -> Option<Self> {
+        Self::start_with(port, bookies, &[])
+    }
+
+    /// The same, every bookie and broker with these settings, as the environment has them.
+    pub(crate) fn start_with(port: u16, bookies: usize, settings: &[(&str, &str)]) -> Option<Self> {
+        Self::start_over(port, bookies, None, settings)
+    }
+
+    /// As [`Cluster::start`], with at most four bookies and three brokers, between any two of which the network can be cut. Takes 27
+    /// ports.
+    pub(crate) fn start_linked(port: u16, bookies: usize) -> Option<Self> {
+        Self::start_linked_with(port, bookies, &[])
+    }
+
+    /// As [`Cluster::start_linked`], every bookie and broker with these settings, as the environment has them.
+    pub(crate) fn start_linked_with(
+        port: u16,
+        bookies: usize,
+        settings: &[(&str, &str)],
+    ) -> Option<Self> {
+        Self::start_over(port, bookies, Some(Links::new()), settings)
+    }
+
+    fn start_over(
+        port: u16,
+        bookies: usize,
+        links: Option<Links>,
+        settings: &[(&str, &str)],
+    ) -> Option<Self> {
         let etcd = Etcd::start(port)?;
         let mut cluster = Self {
             bookies: Vec::new(),
             brokers: Vec::new(),
             etcd,
+            links,
             folder: tempfile::tempdir().expect("a temporary directory can be made"),
             port,
+            settings: settings
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
         };
         for index in 0..bookies {
             let bookie = cluster.bookie(index);
@@ -231,12 +283,13 @@ impl Cluster {
         let http = format!("127.0.0.1:{}", self.broker_port(index) + 1);
         let name = format!("broker-{}", index + 1);
         let log = self.folder.path().join(format!("{name}.log"));
+        let metadata = self.metadata_of(Node::Broker(index));
         let arguments = [
             "broker",
             "--name",
             &name,
             "--metadata",
-            &self.etcd.url(),
+            &metadata,
             "--grpc",
             &self.broker_address(index),
             "--http",
@@ -245,17 +298,29 @@ impl Cluster {
             "off",
         ];
         let ready = (http.clone(), "/readyz");
-        Process::new(HULSE, &arguments, log, ready)
+        let mut broker = Process::new(HULSE, &arguments, log, ready);
+        broker.settings.clone_from(&self.settings);
+        broker
     }
 
     /// `hulse bookie format`, to its end.
     pub(crate) fn format(&self, index: usize) -> std::process::Output {
+        self.make("format", index)
+    }
+
+    /// `hulse bookie replace`, to its end.
+    pub(crate) fn replace(&self, index: usize) -> std::process::Output {
+        self.make("replace", index)
+    }
+
+    fn make(&self, word: &str, index: usize) -> std::process::Output {
         let [bookie, flags @ ..] = &self.bookies[index].arguments[..] else {
             panic!("a bookie has arguments");
         };
         let command = Command::new(HULSE)
-            .args([bookie, "format"])
+            .args([bookie, word])
             .args(flags)
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .output();
         command.expect("the binary can be started")
     }
@@ -273,6 +338,7 @@ impl Cluster {
             format!("127.0.0.1:{}", port + 1),
         );
         let data = data.display().to_string();
+        let metadata = self.metadata_of(Node::Bookie(index));
         let arguments = [
             "bookie",
             "--name",
@@ -280,7 +346,7 @@ impl Cluster {
             "--data",
             &data,
             "--metadata",
-            &self.etcd.url(),
+            &metadata,
             "--listen",
             &calls,
             "--http",
@@ -291,7 +357,86 @@ impl Cluster {
         let mut bookie = Process::new(HULSE, &arguments, log, ready);
         // Several of them are on one disk.
         bookie.set("HULSE_BOOKIE__LOG_FILE_SIZE", "32MiB");
+        for (name, value) in &self.settings {
+            bookie.set(name, value);
+        }
+        if let Some(links) = &self.links {
+            let link = self.link_to(index);
+            links.link(link, port);
+            let advertised = format!("127.0.0.1:{link}");
+            bookie.set("HULSE_LISTEN__BOOKIE_ADVERTISE", &advertised);
+        }
         bookie
+    }
+
+    /// Where a bookie tells metrics and health.
+    pub(crate) fn bookie_http(&self, index: usize) -> String {
+        let port = self.port + 3 + 2 * u16::try_from(index).expect("a small number");
+        format!("127.0.0.1:{port}")
+    }
+
+    /// The port through which others reach a bookie.
+    fn link_to(&self, bookie: usize) -> u16 {
+        self.port + 10 + u16::try_from(bookie).expect("a small number")
+    }
+
+    /// The port through which a process reaches etcd.
+    fn link_to_etcd(&self, of: Node) -> u16 {
+        let (first, index) = match of {
+            Node::Bookie(index) => (14, index),
+            Node::Broker(index) => (18, index),
+            Node::Etcd => unreachable!("etcd has no link to itself"),
+        };
+        self.port + first + u16::try_from(index).expect("a small number")
+    }
+
+    /// `--metadata` of a process.
+    fn metadata_of(&self, node: Node) -> String {
+        let Some(links) = &self.links else {
+            return self.etcd.url();
+        };
+        let port = self.link_to_etcd(node);
+        links.link(port, self.etcd.port);
+        format!("http://127.0.0.1:{port}")
+    }
+
+    pub(crate) fn process(&mut self, node: Node) -> &mut Process {
+        match node {
+            Node::Etcd => &mut self.etcd.process,
+            Node::Bookie(index) => &mut self.bookies[index],
+            Node::Broker(index) => &mut self.brokers[index],
+        }
+    }
+
+    /// Nothing passes any more from `from` to `to`, until [`Cluster::heal`]; of a process that is not running, nothing passes anyway.
+    pub(crate) fn cut_one_way(&mut self, from: Node, to: Node) {
+        // One of two that are linked dials; brokers and bookies dial etcd and bookies.
+        self.cut_dialled(from, to, Way::There);
+        self.cut_dialled(to, from, Way::Back);
+    }
+
+    /// Nothing passes any more between two processes, until [`Cluster::heal`].
+    pub(crate) fn cut(&mut self, one: Node, other: Node) {
+        self.cut_dialled(one, other, Way::Both);
+        self.cut_dialled(other, one, Way::Both);
+    }
+
+    fn cut_dialled(&mut self, dialler: Node, listener: Node, way: Way) {
+        let port = match (dialler, listener) {
+            (Node::Etcd, _) | (_, Node::Broker(_)) => return,
+            (_, Node::Etcd) => self.link_to_etcd(dialler),
+            (_, Node::Bookie(index)) => self.link_to(index),
+        };
+        let Some(pid) = self.process(dialler).pid() else {
+            return;
+        };
+        let links = self.links.as_ref().expect("the cluster is linked");
+        links.at(port).cut(pid, way);
+    }
+
+    /// Everything passes again.
+    pub(crate) fn heal(&self) {
+        self.links.as_ref().expect("the cluster is linked").heal();
     }
 
     /// The data directory of a bookie.
@@ -300,7 +445,9 @@ impl Cluster {
     }
 
     fn broker_port(&self, index: usize) -> u16 {
-        self.port + 30 + 2 * u16::try_from(index).expect("a small number")
+        // Linked clusters have few bookies, and take 27 ports in all.
+        let first = if self.links.is_some() { 21 } else { 30 };
+        self.port + first + 2 * u16::try_from(index).expect("a small number")
     }
 
     /// Where clients reach a broker.

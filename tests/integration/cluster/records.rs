@@ -10,17 +10,17 @@ use super::processes::Cluster;
 
 const PORT: u16 = 17_970;
 
-fn runtime() -> Runtime {
+pub(super) fn runtime() -> Runtime {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().unwrap()
 }
 
-fn client(cluster: &Cluster) -> Client {
+pub(super) fn client(cluster: &Cluster) -> Client {
     Client::builder(cluster.broker_address(0)).build().unwrap()
 }
 
 /// Sends numbered records; every one must get its receipt, whatever dies meanwhile.
-async fn produce(client: Client, range: std::ops::Range<u32>) {
+pub(super) async fn produce(client: Client, range: std::ops::Range<u32>) {
     let producer = client.producer("orders").build().await.unwrap();
     let mut tickets = Vec::new();
     for number in range {
@@ -34,7 +34,7 @@ async fn produce(client: Client, range: std::ops::Range<u32>) {
 }
 
 /// The numbers of all records of the topic, in order.
-async fn consume(client: &Client) -> Vec<u32> {
+pub(super) async fn consume(client: &Client) -> Vec<u32> {
     let reader = client.reader("orders").start(Start::Earliest).follow(false);
     let mut reader = reader.build().await.unwrap();
     let mut numbers = Vec::new();
@@ -45,7 +45,7 @@ async fn consume(client: &Client) -> Vec<u32> {
     numbers
 }
 
-fn whole(numbers: &[u32], count: u32) {
+pub(super) fn whole(numbers: &[u32], count: u32) {
     let distinct: BTreeSet<u32> = numbers.iter().copied().collect();
     assert_eq!(distinct, (0..count).collect::<BTreeSet<_>>());
     assert_eq!(numbers.len(), distinct.len(), "none is there twice");

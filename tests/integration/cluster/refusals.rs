@@ -46,6 +46,8 @@ fn bookie_starts_on_its_own_disk_alone() {
     let mut strange = cluster.bookie(0);
     strange.set("HULSE_METADATA__PREFIX", "other/");
     refused(strange, "belongs to cell");
+    // Another life of its disk: the name was given away, and this one never serves again.
+    other_life(&cluster);
     // And its own again, cleanly, without a wait for a lease.
     let began = std::time::Instant::now();
     cluster.bookies[0].start();
@@ -55,6 +57,31 @@ fn bookie_starts_on_its_own_disk_alone() {
         began.elapsed()
     );
     cluster.stop();
+}
+
+/// The registration names another disk for a moment.
+fn other_life(cluster: &Cluster) {
+    use bookie_metadata::{EtcdOptions, EtcdStore, MetadataStore as _, Op, Txn};
+    use hulse_proto::wire::{Message as _, metadata as wire};
+    const KEY: &str = "bookie/b1";
+    let runtime = super::load::runtime();
+    // Its connection is dialled by a task.
+    let _entered = runtime.enter();
+    let options = EtcdOptions::new([cluster.etcd.url()], "hulse/");
+    let store = EtcdStore::new(options).unwrap();
+    let put = |value: bytes::Bytes| {
+        let txn = Txn {
+            compares: Vec::new(),
+            ops: vec![Op::put(KEY.to_owned(), value)],
+        };
+        runtime.block_on(store.txn(txn)).unwrap();
+    };
+    let before = runtime.block_on(store.get(KEY)).unwrap().unwrap().value;
+    let mut other = wire::Bookie::decode(before.clone()).unwrap();
+    other.incarnation = bytes::Bytes::from_static(&[7; 16]);
+    put(other.encode_to_vec().into());
+    refused(cluster.bookie(0), "incarnation");
+    put(before);
 }
 
 #[test]

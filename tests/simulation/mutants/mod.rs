@@ -10,6 +10,7 @@
 mod consumed;
 mod hunt;
 mod profiles;
+mod repaired;
 mod trimmed;
 
 use std::panic::catch_unwind;
@@ -21,6 +22,7 @@ use crate::{ledger, lost_tails, partition};
 use consumed::hunt_consumed;
 use hunt::hunt;
 use profiles::{BAD_GROUP, DYING_RECOVERERS, LATE_ADDS, LATE_CHANGE, LOST_CHANGE, Profile};
+use repaired::hunt_repair;
 use trimmed::hunt_trimmed;
 
 /// Seeds within which a mutant must be found.
@@ -211,6 +213,46 @@ fn closed_ledger_that_counts_as_deleted_is_found() {
 #[test]
 fn compaction_that_leaves_an_entry_behind_is_found() {
     is_found(Mutant::CompactionForgets, partition::run_with);
+}
+
+// Repair and deletion.
+
+#[test]
+fn profile_of_repair_is_clean_with_all_rules_on() {
+    for seed in 0..clean_seeds() {
+        let run = hunt_repair(seed, false, None);
+        let violations = run.violations;
+        assert!(
+            violations.is_empty(),
+            "{}\nrepair, seed {seed} with all rules on: {violations:#?}",
+            run.text
+        );
+    }
+}
+
+#[test]
+fn repair_without_an_intent_is_found() {
+    is_found(Mutant::RepairWithoutIntent, hunt_repair);
+}
+
+#[test]
+fn bookie_that_forgets_intents_is_found() {
+    is_found(Mutant::IntentsForgotten, hunt_repair);
+}
+
+#[test]
+fn swap_of_an_unproven_member_is_found() {
+    is_found(Mutant::SwapUnproven, hunt_repair);
+}
+
+#[test]
+fn repair_of_an_open_tail_is_found() {
+    is_found(Mutant::RepairOpenTail, hunt_repair);
+}
+
+#[test]
+fn swap_without_a_compare_is_found() {
+    is_found(Mutant::SwapBlindly, hunt_repair);
 }
 
 // The owner of a partition.

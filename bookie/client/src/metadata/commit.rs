@@ -17,16 +17,16 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A committed change.
-pub(crate) struct Committed {
+pub struct Committed {
     /// The ledger's metadata as found or written.
-    pub(crate) metadata: LedgerMetadata,
+    pub metadata: LedgerMetadata,
     /// Their version.
-    pub(crate) version: Revision,
+    pub version: Revision,
 }
 
 /// A change that is not known to be committed.
 #[derive(Debug)]
-pub(crate) enum NotCommitted {
+pub enum NotCommitted {
     /// It did not and will not take effect.
     Failed {
         /// The ledger as it is.
@@ -40,8 +40,12 @@ pub(crate) enum NotCommitted {
     Unknown(String),
 }
 
-/// Sends, resends and resolves until the outcome is known or `deadline` passes; `None` waits for ever.
-pub(crate) async fn commit(
+/// Sends, resends and resolves until the outcome is known or `deadline` passes; `None` waits for ever. Dropping it leaves the outcome
+/// unknown.
+///
+/// # Errors
+/// [`NotCommitted`].
+pub async fn commit(
     store: &dyn MetadataStore,
     mut proposal: Proposal,
     deadline: Option<Instant>,
@@ -135,8 +139,11 @@ fn conclude(outcome: ProposalOutcome) -> Result<Committed, NotCommitted> {
     }
 }
 
-/// Reads a ledger's key; a value that is not a ledger's is [`MetadataError::Corrupt`].
-pub(crate) async fn read_ledger(
+/// Reads a ledger's key, linearizably; `None`: there is no such key.
+///
+/// # Errors
+/// Those of the store; a value that is not a ledger's is [`MetadataError::Corrupt`].
+pub async fn read_ledger(
     store: &dyn MetadataStore,
     ledger: LedgerId,
 ) -> Result<Option<(LedgerMetadata, Revision)>, MetadataError> {

@@ -9,7 +9,7 @@ mod proposal;
 #[cfg(test)]
 mod tests;
 
+pub use commit::{Committed, NotCommitted, commit, read_ledger};
 pub use proposal::{NonceField, Proposal, ProposalOutcome, ProposalStep};
 
-pub(crate) use commit::{Committed, NotCommitted, commit, read_ledger};
 pub(crate) use ids::LedgerIds;

@@ -18,6 +18,8 @@ pub enum NonceField {
     Writer,
     /// Start and end of a recovery.
     Recovery,
+    /// Intents and swaps of repair.
+    Repair,
 }
 
 /// What to do next.
@@ -222,5 +224,6 @@ fn nonce_of(metadata: &LedgerMetadata, field: NonceField) -> [u8; 16] {
     match field {
         NonceField::Writer => metadata.writer_nonce,
         NonceField::Recovery => metadata.recovery_nonce,
+        NonceField::Repair => metadata.repair_nonce,
     }
 }

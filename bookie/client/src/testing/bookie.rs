@@ -8,7 +8,7 @@ use bookie_metadata::MetadataStore;
 use futures::future::BoxFuture;
 use hulse_proto::bookie::{
     AddRequest, Address, BookieCalls, BookieError, Call, EntryHead, FenceAnswer, FenceRequest,
-    ReadRequest, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
+    Inventory, InventoryRequest, ReadRequest, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
 };
 use hulse_proto::id::{CellId, Incarnation, NodeName};
 use hulse_proto::ledger::Member;
@@ -222,5 +222,9 @@ impl BookieCalls for MemoryBookie {
 
     fn delete(&self, to: Address) -> Call<()> {
         self.call(move |ledgers| ledgers.delete(to))
+    }
+
+    fn inventory(&self, request: InventoryRequest) -> Call<Inventory> {
+        self.call(move |ledgers| ledgers.inventory(request))
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hulse_proto::bookie::{
-    AddRequest, Address, BookieError, EntryHead, FenceAnswer, FenceRequest, Origin, ReadRequest,
-    RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
+    AddRequest, Address, BookieError, EntryHead, FenceAnswer, FenceRequest, HeldLedger, HeldRun,
+    Inventory, InventoryRequest, Origin, ReadRequest, RecoveryReadAnswer, RecoveryReadRequest,
+    StoredEntry, entry_mark,
 };
 use hulse_proto::entry::Entry;
 use hulse_proto::id::{CellId, EntryId, FenceToken, LedgerId};
@@ -294,6 +295,42 @@ impl MemoryLedgers {
         state.deleted = true;
         state.entries.clear();
         Ok(())
+    }
+
+    /// What is held (storage.md X8).
+    ///
+    /// # Errors
+    /// When the request is for another node.
+    pub fn inventory(&self, request: InventoryRequest) -> Result<Inventory, BookieError> {
+        self.check(request.to)?;
+        let mut inventory = Inventory::default();
+        for (ledger, state) in self.ledgers.range(request.to.ledger..request.ledgers_end) {
+            let mut runs: Vec<HeldRun> = Vec::new();
+            for (entry, stored) in state.entries.range(request.first..request.end) {
+                if state.damaged.contains(entry) || state.deleted {
+                    continue;
+                }
+                let mark = entry_mark(*entry, stored.entry.header().digest());
+                let mark = request.digests.then_some(mark);
+                match runs.last_mut().filter(|last| last.end == *entry) {
+                    Some(last) => {
+                        last.end = entry.next();
+                        let sum = last.digest.zip(mark);
+                        last.digest = sum.map(|(sum, mark)| sum.wrapping_add(mark));
+                    }
+                    None => runs.push(HeldRun {
+                        first: *entry,
+                        end: entry.next(),
+                        digest: mark,
+                    }),
+                }
+            }
+            if !runs.is_empty() {
+                let ledger = *ledger;
+                inventory.ledgers.push(HeldLedger { ledger, runs });
+            }
+        }
+        Ok(inventory)
     }
 
     /// The entry it holds, as an oracle sees it.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod cluster;
+mod departures;
 mod exhaustive;
 mod face;
 mod far;

@@ -96,6 +96,8 @@ pub(crate) fn open_metadata(ensemble: u32, write: u32, ack: u32) -> LedgerMetada
         base_offset: new.base_offset,
         writer_nonce: [5; 16],
         recovery_nonce: [0; 16],
+        repair_nonce: [0; 16],
+        intents: Vec::new(),
         closed: None,
         degraded: Vec::new(),
         loss: None,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hulse_proto::bookie::{AddRequest, Address, Origin};
 use hulse_proto::entry::{NewEntry, Totals};
 use hulse_proto::id::EntryId;
-use hulse_proto::ledger::ClosedTotals;
+use hulse_proto::ledger::{ClosedTotals, Member};
 
 use super::change::Change;
 use super::event::{AddCall, WriterConfig, WriterEffect, WriterEvent};
@@ -126,6 +126,7 @@ impl WriterCore {
             WriterEvent::CloseCommitted => self.close_committed(effects),
             WriterEvent::CloseFailed(end) => self.close_failed(end, effects),
             WriterEvent::MetadataChanged => self.metadata_lost(effects),
+            WriterEvent::Staying(staying) => self.staying(&staying),
             WriterEvent::Surveyed(result) => self.surveyed(now, result, effects),
             WriterEvent::MetadataAnswer(answer) => self.metadata_answer(now, answer, effects),
             WriterEvent::MetadataRead(answer) => self.metadata_read(now, answer, effects),
@@ -205,6 +206,13 @@ impl WriterCore {
             if self.positions[position].health == Health::Up {
                 self.send(now, number, position, effects);
             }
+        }
+    }
+
+    /// Members that are to leave are replaced; one that stays after all is not.
+    fn staying(&mut self, staying: &[Member]) {
+        for position in &mut self.positions {
+            position.leaving = !staying.contains(&position.member);
         }
     }
 

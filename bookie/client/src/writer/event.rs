@@ -1,5 +1,6 @@
 //! What the writer core is told, and what it wants done.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bookie_metadata::{MetadataError, TxnOutcome, Versioned};
@@ -154,6 +155,8 @@ pub enum WriterEvent {
     CloseFailed(WriterEnd),
     /// A read of metadata showed that the ledger is no longer this writer's.
     MetadataChanged,
+    /// These bookies stay. A member that is none of them is to be replaced, also while nothing is written (storage.md C7).
+    Staying(Arc<[Member]>),
     /// The answer to [`WriterEffect::Survey`].
     Surveyed(Result<Survey, MetadataError>),
     /// The answer to [`WriterEffect::Metadata`] with a send.

@@ -178,6 +178,7 @@ impl LedgerWriter {
         });
         // Unbounded as a type; bounded by the permits that each append takes first (W2).
         let commands = task::at_rest(shared.clone(), config);
+        shared.inner.writers.add(commands.downgrade());
         Self {
             shared,
             commands,

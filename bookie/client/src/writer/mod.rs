@@ -7,7 +7,7 @@
 //!
 //! A member that fails is retried, and replaced when that does not help: `change` (W7–W12) surveys and proposes, `resolve` learns
 //! what became of the proposal, `surveying` asks metadata for both. `full` tells the owner when nothing helps, because disks are
-//! full (amended D1).
+//! full (amended D1). `open_writers` knows them all, for what is said to everybody.
 
 mod acks;
 mod change;
@@ -17,6 +17,7 @@ mod ending;
 mod event;
 mod full;
 mod handle;
+mod open_writers;
 mod pending;
 mod permits;
 mod position;
@@ -35,3 +36,4 @@ pub use sequence::Sequence;
 
 pub(crate) use closing::{CloseGuard, commit_close, end_of};
 pub(crate) use handle::Opened;
+pub(crate) use open_writers::OpenWriters;

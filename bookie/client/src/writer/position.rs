@@ -46,6 +46,8 @@ pub(super) struct Position {
     pub(super) slow: bool,
     /// It acked something since then.
     pub(super) acked_since: bool,
+    /// Its bookie is to be emptied, or its disk is another one now.
+    pub(super) leaving: bool,
 }
 
 impl Position {
@@ -60,6 +62,7 @@ impl Position {
             read_only: false,
             slow: false,
             acked_since: false,
+            leaving: false,
         }
     }
 
@@ -82,7 +85,7 @@ impl Position {
     /// Since when it ought to be replaced (W7): at once when it says that it takes no entries or fell too far behind, else
     /// `patience` after it stopped taking adds.
     pub(super) fn failing_at(&self, patience: Duration) -> Option<Duration> {
-        if self.health == Health::Useless || self.read_only || self.slow {
+        if self.health == Health::Useless || self.read_only || self.slow || self.leaving {
             return Some(Duration::ZERO);
         }
         self.down_since.map(|since| since + patience)

@@ -14,7 +14,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use hulse_proto::bookie::{BookieError, Call};
 use hulse_proto::entry::{EntryClass, NewEntry};
 use hulse_proto::id::EntryId;
-use hulse_proto::ledger::LedgerMetadata;
+use hulse_proto::ledger::{LedgerMetadata, Member};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -52,6 +52,8 @@ pub(super) enum Command {
     Closed,
     /// The close was refused or is unknown.
     CloseFailed(WriterEnd),
+    /// Who stays.
+    Staying(Arc<[Member]>),
     /// Metadata were read: are they this writer's?
     Judge(Option<LedgerMetadata>, oneshot::Sender<bool>),
 }
@@ -273,6 +275,7 @@ impl Task {
             },
             Command::Closed => self.event(WriterEvent::CloseCommitted),
             Command::CloseFailed(end) => self.event(WriterEvent::CloseFailed(end)),
+            Command::Staying(staying) => self.event(WriterEvent::Staying(staying)),
             Command::Judge(found, answer) => {
                 let mine = found.as_ref().is_some_and(|found| self.core.is_mine(found));
                 self.checked(Some(found));

@@ -128,8 +128,40 @@ pub enum Event {
     Collected(Vec<LedgerId>),
     /// A ledger in limbo is closed (S4).
     Settled(Box<Settled>),
+    /// These closed ledgers belong to other members by now (G6), as metadata said after so many copies were taken here.
+    Strayed {
+        /// They.
+        ledgers: Vec<LedgerId>,
+        /// `Held::copies` of the pass.
+        copies: u64,
+    },
     /// The lease is lost by metadata's word (C5): `Some` refuses new data, and says why.
     ReadOnly(Option<String>),
+    /// An operator's word, as metadata have it.
+    Withdrawn(Withdrawn),
+}
+
+/// What of its writers' entries a bookie refuses because an operator said so (storage.md C7). Fences, recovery and copies go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Withdrawn {
+    /// None.
+    #[default]
+    No,
+    /// Records: it keeps what it has.
+    ReadOnly,
+    /// All of them: it is to be emptied, or is retired.
+    Leaving,
+}
+
+impl Withdrawn {
+    /// Why records are refused, if they are.
+    pub fn refusal(self) -> Option<&'static str> {
+        match self {
+            Self::No => None,
+            Self::ReadOnly => Some("an operator made it read-only"),
+            Self::Leaving => Some("it is to leave the cluster, and its copies are moved away"),
+        }
+    }
 }
 
 /// An answer to a request.

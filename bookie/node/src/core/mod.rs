@@ -9,12 +9,14 @@
 //! 2. Groups become durable in order, so a durable fence proves that every earlier add is durable or failed (B5, B10).
 //! 3. After the log failed nothing is confirmed any more (B14).
 
+mod checks;
 mod damage;
 mod deletion;
 mod event;
 mod fences;
 mod first_contact;
 mod groups;
+mod inventory;
 mod level;
 mod node_core;
 mod outcomes;
@@ -24,7 +26,7 @@ mod reclaiming;
 mod state;
 
 pub use damage::{DamagedEntries, KnownDamage};
-pub use event::{Answer, Effect, Event, Limits, Room, Ticket, Verdict};
+pub use event::{Answer, Effect, Event, Limits, Room, Ticket, Verdict, Withdrawn};
 pub use groups::SealedGroup;
 pub use level::{Level, LevelLimits};
 pub use node_core::NodeCore;

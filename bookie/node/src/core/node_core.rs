@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use hulse_proto::bookie::{AddRequest, Address, BookieError, Origin};
+use hulse_proto::bookie::{AddRequest, BookieError, Origin};
 use hulse_proto::entry::{EntryClass, EntryHeader};
 use hulse_proto::id::LedgerId;
-use hulse_proto::limits::ENTRY_BYTES_MAX;
 use hulse_proto::mutant::{Mutant, Mutation};
 
-use super::event::{Answer, Effect, Event, Limits, Room, Ticket};
+use super::event::{Answer, Effect, Event, Limits, Room, Ticket, Withdrawn};
 use super::groups::{Groups, STATE_RECORD_BYTES, SealedGroup, Waiter};
 use super::level::{Fullness, Level, Passing};
 use super::reclaiming::Reclaiming;
@@ -83,6 +82,9 @@ pub struct NodeCore {
     passing: Passing,
     pub(super) reclaiming: Reclaiming,
     read_only: Option<String>,
+    withdrawn: Withdrawn,
+    /// Copies and write-backs that were taken in this boot.
+    pub(super) copies: u64,
     pub(super) failed: Option<String>,
     pub(super) mutation: Mutation,
 }
@@ -104,6 +106,8 @@ impl NodeCore {
             passing: Passing::default(),
             reclaiming,
             read_only: None,
+            withdrawn: Withdrawn::No,
+            copies: 0,
             failed: None,
             mutation: Mutation::default(),
         }
@@ -134,6 +138,7 @@ impl NodeCore {
     pub fn read_only(&self) -> Option<&str> {
         match &self.read_only {
             Some(why) => Some(why),
+            None if self.withdrawn != Withdrawn::No => self.withdrawn.refusal(),
             None if self.room.full => Some(NO_ROOM),
             None if self.fullness.level() >= Level::ReadOnly => Some(KEPT_FREE),
             None => None,
@@ -230,12 +235,14 @@ impl NodeCore {
             Event::FilesReplaced(files) => self.files_replaced(&files),
             Event::Collected(dead) => self.collect(&dead),
             Event::Settled(settled) => self.settle(&settled),
+            Event::Strayed { ledgers, copies } => self.drop_strays(&ledgers, copies),
             Event::RoomChanged(room) => {
                 self.room = room;
                 self.fullness.judge(&room);
             }
             Event::SpaceSeen(space) => self.fullness.seen(space, &self.room),
             Event::ReadOnly(why) => self.read_only = why,
+            Event::Withdrawn(withdrawn) => self.withdrawn = withdrawn,
         }
     }
 
@@ -250,60 +257,6 @@ impl NodeCore {
             ticket,
             answer: Answer::Add(result),
         }
-    }
-
-    /// Is the request for this life of this disk? Judged before anything else, without effect (storage.md B0).
-    pub(super) fn check(&self, to: &Address) -> Result<(), BookieError> {
-        if to.cell != self.identity.cell {
-            return Err(BookieError::WrongCell {
-                found: self.identity.cell,
-                asked: to.cell,
-            });
-        }
-        if to.incarnation != self.identity.incarnation {
-            return Err(BookieError::WrongIncarnation {
-                found: self.identity.incarnation,
-                asked: to.incarnation,
-            });
-        }
-        Ok(())
-    }
-
-    /// Nothing is accepted once the log failed (B14).
-    pub(super) fn check_log(&self) -> Result<(), BookieError> {
-        match &self.failed {
-            Some(why) => Err(BookieError::Failed { why: why.clone() }),
-            None => Ok(()),
-        }
-    }
-
-    fn check_add(&self, request: &AddRequest) -> Result<(), BookieError> {
-        self.check(&request.to)?;
-        self.check_log()?;
-        let header = request.entry.header();
-        if header.ledger != request.to.ledger {
-            return Err(BookieError::Invalid {
-                why: format!(
-                    "the entry belongs to ledger {}, the request names {}",
-                    header.ledger, request.to.ledger
-                ),
-            });
-        }
-        let payload: usize = request
-            .entry
-            .payload_parts()
-            .iter()
-            .map(bytes::Bytes::len)
-            .sum();
-        if header.entry_len() > ENTRY_BYTES_MAX || payload != header.payload_len as usize {
-            return Err(BookieError::Invalid {
-                why: format!(
-                    "the entry has {payload} payload bytes and says {}; at most {ENTRY_BYTES_MAX} with its header",
-                    header.payload_len
-                ),
-            });
-        }
-        Ok(())
     }
 
     fn add(
@@ -330,6 +283,13 @@ impl NodeCore {
         let header = *request.entry.header();
         let (ledger, entry) = (header.ledger, header.entry);
         let verdict = self.verdict(&header, request.origin);
+        let held = matches!(
+            verdict,
+            AddVerdict::Stored | AddVerdict::Compare | AddVerdict::Pending(_)
+        );
+        if held && request.origin != Origin::Normal {
+            self.note_copy(ledger);
+        }
         match verdict {
             AddVerdict::Conflict(held) => {
                 // A bug of a writer, or bytes that changed on their way past every checksum: somebody must look.
@@ -389,6 +349,10 @@ impl NodeCore {
         state
             .pending
             .insert(header.entry, crate::ledger::PendingEntry { digest, group });
+        if request.origin != Origin::Normal {
+            self.copies += 1;
+            state.copied_at = self.copies;
+        }
         let keeps = self.mutation.is(Mutant::RecoveryRaisesConfirmedEnd);
         if request.origin == Origin::Normal || keeps {
             state.confirmed_end = state.confirmed_end.max(request.confirmed_end);
@@ -401,6 +365,9 @@ impl NodeCore {
         let plain =
             request.origin == Origin::Normal && request.entry.header().class == EntryClass::Data;
         let bytes = entry_record_bytes(&request.entry);
+        if request.origin == Origin::Normal && self.withdrawn == Withdrawn::Leaving {
+            return Err(read_only(self.withdrawn.refusal().unwrap_or_default()));
+        }
         if plain {
             return match self.read_only() {
                 Some(why) => Err(read_only(why)),

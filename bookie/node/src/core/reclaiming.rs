@@ -26,6 +26,8 @@ pub(super) struct Reclaiming {
     live: BTreeMap<u32, Live>,
     /// Damaged entries and the file in which they were found so.
     damaged: BTreeMap<(LedgerId, EntryId), u32>,
+    /// Of ledgers that went astray in this boot: the files in which that was counted.
+    astray: BTreeMap<LedgerId, BTreeSet<u32>>,
 }
 
 /// What lives in a file.
@@ -78,8 +80,17 @@ impl Reclaiming {
 
     /// A ledger was deleted: what files hold of it is dead.
     pub fn buried(&mut self, ledger: LedgerId, state: &NodeState) {
+        self.leaves(ledger, state);
+        self.astray.remove(&ledger);
+    }
+
+    /// A ledger goes astray: what files hold of it now is dead.
+    pub fn leaves(&mut self, ledger: LedgerId, state: &NodeState) {
+        let gone = self.astray.entry(ledger).or_default();
         for summary in state.files.values() {
-            if let Some(share) = summary.shares.of(ledger) {
+            if let Some(share) = summary.shares.of(ledger)
+                && gone.insert(summary.file)
+            {
                 let live = self.live.entry(summary.file).or_default();
                 live.remove(&share);
             }
@@ -92,6 +103,10 @@ impl Reclaiming {
 
     fn forget(&mut self, file: u32) {
         self.live.remove(&file);
+        self.astray.retain(|_, files| {
+            files.remove(&file);
+            !files.is_empty()
+        });
         self.damaged.retain(|_, in_file| *in_file != file);
     }
 }
@@ -237,14 +252,42 @@ impl NodeCore {
         files
     }
 
+    /// A copy or write-back of this ledger was found here already.
+    pub(super) fn note_copy(&mut self, ledger: LedgerId) {
+        if let Some(state) = self.state.ledgers.get_mut(&ledger) {
+            self.copies += 1;
+            state.copied_at = self.copies;
+        }
+    }
+
+    /// Lets go of what belongs to others by metadata's word (G6). Whoever got a copy since that word was asked for keeps all: an intent
+    /// may name this member by now.
+    pub(super) fn drop_strays(&mut self, ledgers: &[LedgerId], copies: u64) {
+        for ledger in ledgers {
+            let Some(state) = self.state.ledgers.get(ledger) else {
+                continue;
+            };
+            if !state.deleted && state.pending.is_empty() && state.copied_at <= copies {
+                self.reclaiming.leaves(*ledger, &self.state);
+                if let Some(state) = self.state.ledgers.get_mut(ledger) {
+                    state.stray();
+                }
+            }
+        }
+    }
+
     /// What the pass over metadata is about; bytes are added by [`NodeCore::add_bytes`], file by file, so that nobody waits long.
     pub fn held(&self) -> Held {
         let mut held = Held {
             mutation: self.mutation,
+            copies: self.copies,
             ..Held::default()
         };
         for (ledger, state) in self.state.ledgers.iter().filter(|(_, s)| !s.deleted) {
             held.ledgers.insert(*ledger, 0);
+            if state.entries.is_empty() {
+                held.empty.insert(*ledger);
+            }
             if state.limbo().is_some() {
                 held.limbo.insert(*ledger);
             }

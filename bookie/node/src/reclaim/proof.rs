@@ -8,6 +8,8 @@
 //!    numbers are given in blocks, and a ledger whose block was given before the copy was made, and which was created after it, counts
 //!    as gone (Z6).
 //! 3. A pass that would drop suspiciously much drops nothing (G3).
+//! 4. A ledger that lives is let go of only while it is closed and two reads name this member nowhere, not even as the target of a
+//!    repair (G6).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +33,10 @@ pub struct Held {
     pub ledgers: BTreeMap<LedgerId, u64>,
     /// Those of them that are in limbo.
     pub limbo: BTreeSet<LedgerId>,
+    /// Those of them without entries.
+    pub empty: BTreeSet<LedgerId>,
+    /// How many copies and write-backs were taken until now, in this boot.
+    pub copies: u64,
     /// For tests: a rule that is switched off.
     pub mutation: Mutation,
 }
@@ -40,6 +46,17 @@ impl Held {
     fn is_dead(&self, state: LedgerState) -> bool {
         let careless = self.mutation.is(Mutant::ClosedIsDead);
         state == LedgerState::Deleting || (careless && state == LedgerState::Closed)
+    }
+
+    /// Whether a ledger belongs to other members alone.
+    fn is_stray(&self, ledger: LedgerId, value: &LedgerMetadata, me: &Member) -> bool {
+        let careless = self.mutation.is(Mutant::IntentsForgotten);
+        let mut fragments = value.fragments.iter();
+        let named = match careless {
+            true => fragments.any(|fragment| fragment.ensemble.contains(me)),
+            false => value.names(me),
+        };
+        value.state == LedgerState::Closed && !named && !self.empty.contains(&ledger)
     }
 }
 
@@ -61,6 +78,8 @@ pub struct Findings {
     pub dead: Vec<LedgerId>,
     /// Ledgers in limbo that are closed.
     pub settled: Vec<Settled>,
+    /// Closed ledgers of which no fragment and no intent names this member, by two reads (G6); as many as may go at once.
+    pub strays: Vec<LedgerId>,
 }
 
 /// Why a pass proves nothing.
@@ -132,23 +151,34 @@ pub async fn examine(
         return Err(ProofError::Older { ledger });
     }
     let mut findings = Findings::default();
-    for ledger in candidates(metadata, held).await? {
+    for ledger in candidates(metadata, held, me).await? {
         match read(metadata, held, ledger).await? {
             Word::Dead => findings.dead.push(ledger),
-            Word::Closed(value) if held.limbo.contains(&ledger) => {
-                findings.settled.extend(settled(ledger, &value, me));
+            Word::Closed(value) => {
+                if held.limbo.contains(&ledger) {
+                    findings.settled.extend(settled(ledger, &value, me));
+                }
+                if held.is_stray(ledger, &value, me) {
+                    findings.strays.push(ledger);
+                }
             }
-            Word::Closed(_) | Word::Stands => {}
+            Word::Stands => {}
         }
     }
     breaker(held, &findings.dead, percent_max)?;
+    // The rest has its turn with the next pass.
+    let share = held.ledgers.len() as u64 * u64::from(percent_max) / 100;
+    findings
+        .strays
+        .truncate(share.max(BREAKER_LEDGERS_MIN) as usize);
     Ok(findings)
 }
 
-/// Ledgers that are worth a look: not in the listing, or listed as being deleted; and those in limbo.
+/// Ledgers that are worth a look: not in the listing, or listed as being deleted, or as others'; and those in limbo.
 async fn candidates(
     metadata: &dyn MetadataStore,
     held: &Held,
+    me: &Member,
 ) -> Result<BTreeSet<LedgerId>, MetadataError> {
     let mut left: BTreeSet<LedgerId> = held.ledgers.keys().copied().collect();
     let mut request = ListRequest {
@@ -162,10 +192,14 @@ async fn candidates(
         for row in &page.items {
             let number = row.key.strip_prefix(LEDGER_PREFIX);
             let ledger = number.and_then(|id| id.parse().ok()).map(LedgerId);
-            let state = LedgerMetadata::decode(&row.value).map(|value| value.state);
-            if let Some(ledger) = ledger
-                && !state.is_ok_and(|state| held.is_dead(state))
-            {
+            let value = LedgerMetadata::decode(&row.value);
+            let Some(ledger) = ledger else {
+                continue;
+            };
+            let looked = |value: LedgerMetadata| {
+                held.is_dead(value.state) || held.is_stray(ledger, &value, me)
+            };
+            if !value.is_ok_and(looked) {
                 left.remove(&ledger);
             }
         }

@@ -2,7 +2,7 @@
 
 use hulse_proto::bookie::{
     AddRequest, Address, BookieCalls, BookieError, Call, EntryHead, FenceAnswer, FenceRequest,
-    ReadRequest, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
+    Inventory, InventoryRequest, ReadRequest, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
 };
 use tokio::sync::oneshot;
 
@@ -99,6 +99,21 @@ impl BookieCalls for BookieNode {
         let (sender, receiver) = oneshot::channel();
         self.shared
             .submit(Reply::Delete(sender), |ticket| Event::Delete { ticket, to });
+        answer(receiver)
+    }
+
+    fn inventory(&self, request: InventoryRequest) -> Call<Inventory> {
+        let held = match self.shared.lock().core.inventory(&request) {
+            Ok(held) => held,
+            Err(error) => return refused(error),
+        };
+        if !request.digests {
+            return Box::pin(std::future::ready(Ok(held)));
+        }
+        let (reply, receiver) = oneshot::channel();
+        let to = request.to;
+        let job = ReadJob::Digests { reply, to, held };
+        self.shared.reads.push(&self.shared, job);
         answer(receiver)
     }
 }

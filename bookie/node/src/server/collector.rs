@@ -46,7 +46,7 @@ pub(super) async fn run(
         match found {
             Ok(findings) => {
                 silent = false;
-                shared.take_findings(findings);
+                shared.take_findings(findings, held.copies);
             }
             Err(error @ (ProofError::Metadata(_) | ProofError::Cell(_))) => {
                 if !std::mem::replace(&mut silent, true) {
@@ -77,7 +77,18 @@ impl Shared {
         held
     }
 
-    fn take_findings(self: &Arc<Self>, findings: Findings) {
+    fn take_findings(self: &Arc<Self>, findings: Findings, copies: u64) {
+        if !findings.strays.is_empty() {
+            let count = findings.strays.len();
+            tracing::info!(
+                count,
+                "copies of ledgers belong to other bookies by now; their space is freed"
+            );
+            self.feed(Event::Strayed {
+                ledgers: findings.strays,
+                copies,
+            });
+        }
         if !findings.dead.is_empty() {
             let count = findings.dead.len();
             tracing::info!(

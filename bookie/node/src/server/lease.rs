@@ -17,6 +17,8 @@ impl BookieNode {
             boot_counter: self.boot_counter,
             clock_ms: self.clock.now_ms(),
             mode: self.mode().to_owned(),
+            http: String::new(),
+            kafka: Vec::new(),
         };
         Op::Put {
             key: format!("node/bookie/{}", self.member().bookie),

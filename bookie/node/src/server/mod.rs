@@ -17,10 +17,11 @@ mod read_pool;
 mod reclaimer;
 mod shared;
 mod verify;
+mod withdrawing;
 
 pub use node::{BookieNode, NodeSeams, NodeStatus};
 pub use read_entries::read_records;
 #[cfg(any(test, feature = "testing"))]
-pub use read_entries::{digest_of, read_entry, read_run};
+pub use read_entries::{digest_of, digest_of_run, read_entry, read_run};
 #[cfg(any(test, feature = "testing"))]
-pub use read_pool::same_bytes;
+pub use read_pool::{same_bytes, slots_of};

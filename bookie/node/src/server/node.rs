@@ -17,7 +17,7 @@ use super::read_pool::ReadPool;
 use super::reclaimer::ReclaimerSeams;
 use super::shared::{Shared, SharedSeams};
 use super::verify::verify;
-use super::{collector, log_thread, reclaimer};
+use super::{collector, log_thread, reclaimer, withdrawing};
 use crate::config::{NodeConfig, Threads};
 use crate::core::{Event, KnownDamage};
 use crate::disk::{Disk, DiskLock};
@@ -207,8 +207,12 @@ impl BookieNode {
         };
         if !inline {
             let metadata = Arc::clone(&seams.metadata);
-            let shared = Arc::downgrade(&shared);
-            tokio::spawn(collector::run(shared, metadata, me.clone(), config.clone()));
+            let weak = Arc::downgrade(&shared);
+            let collecting =
+                collector::run(weak, Arc::clone(&metadata), me.clone(), config.clone());
+            tokio::spawn(collecting);
+            let weak = Arc::downgrade(&shared);
+            tokio::spawn(withdrawing::run(weak, metadata, me.clone()));
         }
         let threads = start_threads(&shared, thread_driver, config, reclaimer);
         Arc::new(Self {

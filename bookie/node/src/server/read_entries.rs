@@ -1,7 +1,7 @@
 //! Finds entries in log files, reads them and checks them. Blocks: called by the read threads, and by `step`.
 
 use bytes::Bytes;
-use hulse_proto::bookie::{EntryHead, StoredEntry};
+use hulse_proto::bookie::{EntryHead, HeldRun, StoredEntry, entry_mark};
 use hulse_proto::entry::{Entry, EntryDigest, EntryHeader, Envelope, HEADER_BYTES};
 use hulse_proto::id::EntryId;
 
@@ -35,6 +35,28 @@ pub fn read_entry(locator: &Locator, wanted: &Wanted) -> Result<StoredEntry, Rea
 /// As [`read_entry`].
 pub fn digest_of(locator: &Locator, wanted: &Wanted) -> Result<EntryDigest, ReadFault> {
     one(locator, wanted).map(|located| located.slot.digest)
+}
+
+/// The digest of entries that are held (storage.md X8), from their slots. `want` looks up a run from an entry on. `None` when a slot
+/// cannot be had.
+pub fn digest_of_run(
+    locator: &Locator,
+    run: &HeldRun,
+    want: impl Fn(EntryId) -> Option<Wanted>,
+) -> Option<u64> {
+    let mut digest = 0_u64;
+    let mut at = run.first;
+    while at < run.end {
+        let (located, fault) = locator.locate(&want(at)?);
+        if located.is_empty() || fault.is_some() {
+            return None;
+        }
+        for found in located.iter().take_while(|found| found.entry < run.end) {
+            digest = digest.wrapping_add(entry_mark(found.entry, found.slot.digest));
+            at = found.entry.next();
+        }
+    }
+    Some(digest)
 }
 
 fn one(locator: &Locator, wanted: &Wanted) -> Result<Located, ReadFault> {

@@ -4,13 +4,16 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 
 use hulse_proto::bookie::{
-    BookieError, EntryHead, ReadClass, ReadRequest, RecoveryReadAnswer, StoredEntry,
+    Address, BookieError, EntryHead, Inventory, ReadClass, ReadRequest, RecoveryReadAnswer,
+    StoredEntry,
 };
 use hulse_proto::entry::EntryDigest;
 use hulse_proto::id::{EntryId, LedgerId};
 use tokio::sync::oneshot;
 
-use super::read_entries::{Found, digest_of, head_bytes, read_entry, read_heads, read_run};
+use super::read_entries::{
+    Found, digest_of, digest_of_run, head_bytes, read_entry, read_heads, read_run,
+};
 use super::shared::Shared;
 use crate::core::Event;
 use crate::index::{Locator, ReadFault, Wanted};
@@ -41,6 +44,12 @@ pub(super) enum ReadJob {
         reply: oneshot::Sender<Result<Vec<EntryHead>, BookieError>>,
         request: ReadRequest,
         wanted: Wanted,
+    },
+    /// What is held gets its digests.
+    Digests {
+        reply: oneshot::Sender<Result<Inventory, BookieError>>,
+        to: Address,
+        held: Inventory,
     },
 }
 
@@ -150,6 +159,7 @@ impl ReadJob {
         match self {
             Self::Recovery { .. } | Self::Compare { .. } => ReadClass::Recovery,
             Self::Entries { request, .. } | Self::Heads { request, .. } => request.class,
+            Self::Digests { .. } => ReadClass::CatchUp,
         }
     }
 
@@ -159,6 +169,7 @@ impl ReadJob {
             Self::Compare { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Entries { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Heads { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::Digests { reply, .. } => drop(reply.send(Err(error.clone()))),
         }
     }
 
@@ -209,7 +220,46 @@ impl ReadJob {
                 });
                 let _ = reply.send(finish(shared, found, unread));
             }
+            Self::Digests { reply, to, held } => {
+                let _ = reply.send(Ok(with_digests(shared, locator, to, held)));
+            }
         }
+    }
+}
+
+fn with_digests(
+    shared: &Arc<Shared>,
+    locator: &Locator,
+    to: Address,
+    mut held: Inventory,
+) -> Inventory {
+    for found in &mut held.ledgers {
+        let to = Address {
+            ledger: found.ledger,
+            ..to
+        };
+        for run in &mut found.runs {
+            let want = |first| {
+                shared
+                    .lock()
+                    .core
+                    .want(&slots_of(to, first, run.end), Some(0))
+                    .ok()
+            };
+            run.digest = digest_of_run(locator, run, want);
+        }
+    }
+    held
+}
+
+/// A request for the places of entries, whatever their size.
+pub fn slots_of(to: Address, first: EntryId, end: EntryId) -> ReadRequest {
+    ReadRequest {
+        to,
+        first,
+        end,
+        max_bytes: 0,
+        class: ReadClass::CatchUp,
     }
 }
 

@@ -61,7 +61,7 @@ pub enum StartError {
     },
     /// The disk is empty, but metadata knows a disk of this name.
     #[error(
-        "bookie {name} is registered with incarnation {incarnation}, but the directory is empty: the disk is lost or not mounted; mount it, or replace the bookie"
+        "bookie {name} is registered with incarnation {incarnation}, but the directory is empty: the disk is lost or not mounted; mount it, or give the bookie a new one with `hulse bookie replace`"
     )]
     DiskLost {
         /// The bookie.
@@ -77,6 +77,24 @@ pub enum StartError {
         /// The bookie.
         name: NodeName,
     },
+    /// There is no disk to be replaced.
+    #[error(
+        "no bookie {name} was ever registered, so there is none to replace; format the directory"
+    )]
+    NeverRegistered {
+        /// The bookie.
+        name: NodeName,
+    },
+    /// A process runs under the name: its disk is not gone.
+    #[error(
+        "bookie {name} runs at {endpoint}, or did until some seconds ago; only a bookie that does not run can be given a new disk"
+    )]
+    Runs {
+        /// The bookie.
+        name: NodeName,
+        /// Where.
+        endpoint: String,
+    },
     /// Metadata knows another disk under this name.
     #[error(
         "bookie {name} is registered with incarnation {registered}, the directory has {found}; a swapped, copied or older disk must not serve"
@@ -90,7 +108,9 @@ pub enum StartError {
         found: Incarnation,
     },
     /// Retired or declared lost; never returns (C3).
-    #[error("bookie {name} is retired in metadata; format a new directory under a new incarnation")]
+    #[error(
+        "bookie {name} is retired or lost in metadata, and its disk never serves again; give it a new one with `hulse bookie replace`"
+    )]
     Retired {
         /// The bookie.
         name: NodeName,

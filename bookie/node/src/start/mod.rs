@@ -9,4 +9,4 @@ mod registration;
 
 pub use boot::{BootFacts, Booted, open_log, recover_log};
 pub use error::StartError;
-pub use registration::{boot_in_metadata, check_numbers, format, identify, limbo_scope};
+pub use registration::{boot_in_metadata, check_numbers, format, identify, limbo_scope, replace};

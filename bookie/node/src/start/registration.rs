@@ -57,32 +57,85 @@ pub async fn format(
     metadata: &dyn MetadataStore,
     rng: &mut (dyn RngCore + Send),
 ) -> Result<Identity, StartError> {
-    let names = disk.list()?;
-    let foreign = |name: &&String| name.as_str() != IDENTITY_NAME && !name.ends_with(".tmp");
-    if let Some(name) = names.iter().find(foreign) {
-        return Err(StartError::NotEmpty { name: name.clone() });
-    }
+    check_empty(disk)?;
     let registered = registration(config, metadata).await?;
     let begun = unfinished(disk)?.filter(|begun| begun.cell == config.cell);
-    let mut identity = match (begun, &registered) {
+    match (&begun, &registered) {
         // The crash came between registration and the last write.
-        (Some(begun), Some((_, value))) if same_disk(&begun, value) => {
-            return finish(disk, begun);
+        (Some(begun), Some((_, value))) if same_disk(begun, value) => {
+            return finish(disk, begun.clone());
         }
         (_, Some((_, value))) => return Err(disk_lost(config, value)),
-        _ => Identity {
-            cell: config.cell,
-            name: config.name.clone(),
-            incarnation: Incarnation(random_uuid(rng)),
-            disk: random_uuid(rng),
-            sync: config.sync,
-            registered: false,
-        },
-    };
-    identity.name = config.name.clone();
-    write_identity(disk, &identity)?;
+        _ => {}
+    }
+    let identity = begin(config, disk, rng)?;
     register(config, metadata, &identity).await?;
     finish(disk, identity)
+}
+
+/// Gives a registered name a new disk (C3): an empty directory becomes the bookie's, and the life of the disk before is over for good.
+/// Its copies are made again by upkeep. An unfinished replacement is finished or begun anew.
+///
+/// The operator's word is that the old disk is gone; what can be seen of it is that no process holds its name.
+///
+/// # Errors
+/// [`StartError`]; a directory that holds anything is refused, and so is a name that runs or that nobody ever had.
+pub async fn replace(
+    config: &NodeConfig,
+    disk: &dyn Disk,
+    metadata: &dyn MetadataStore,
+    rng: &mut (dyn RngCore + Send),
+) -> Result<Identity, StartError> {
+    check_empty(disk)?;
+    let name = config.name.clone();
+    let Some((found, value)) = registration(config, metadata).await? else {
+        return Err(StartError::NeverRegistered { name });
+    };
+    let begun = unfinished(disk)?.filter(|begun| begun.cell == config.cell);
+    if let Some(begun) = begun.filter(|begun| same_disk(begun, &value)) {
+        return finish(disk, begun);
+    }
+    let live = format!("node/bookie/{name}");
+    if let Some(row) = metadata.get(&live).await? {
+        let node = wire::Node::decode(&row.value[..]).unwrap_or_default();
+        let endpoint = node.endpoint;
+        return Err(StartError::Runs { name, endpoint });
+    }
+    let identity = begin(config, disk, rng)?;
+    // Nobody has begun to run under the name since, and the disk before has not started.
+    let compares = vec![
+        Compare::Version(found.key, found.version),
+        Compare::Absent(live),
+    ];
+    take_name(config, metadata, &identity, compares).await?;
+    finish(disk, identity)
+}
+
+fn check_empty(disk: &dyn Disk) -> Result<(), StartError> {
+    let names = disk.list()?;
+    let foreign = |name: &&String| name.as_str() != IDENTITY_NAME && !name.ends_with(".tmp");
+    match names.iter().find(foreign) {
+        Some(name) => Err(StartError::NotEmpty { name: name.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// Writes a new identity that is not registered yet.
+fn begin(
+    config: &NodeConfig,
+    disk: &dyn Disk,
+    rng: &mut (dyn RngCore + Send),
+) -> Result<Identity, StartError> {
+    let identity = Identity {
+        cell: config.cell,
+        name: config.name.clone(),
+        incarnation: Incarnation(random_uuid(rng)),
+        disk: random_uuid(rng),
+        sync: config.sync,
+        registered: false,
+    };
+    write_identity(disk, &identity)?;
+    Ok(identity)
 }
 
 /// Takes the name in metadata for this disk, if nobody has it.
@@ -90,6 +143,21 @@ async fn register(
     config: &NodeConfig,
     metadata: &dyn MetadataStore,
     identity: &Identity,
+) -> Result<(), StartError> {
+    take_name(
+        config,
+        metadata,
+        identity,
+        vec![Compare::Absent(key(config))],
+    )
+    .await
+}
+
+async fn take_name(
+    config: &NodeConfig,
+    metadata: &dyn MetadataStore,
+    identity: &Identity,
+    compares: Vec<Compare>,
 ) -> Result<(), StartError> {
     let value = wire::Bookie {
         incarnation: identity.incarnation.to_bytes(),
@@ -100,7 +168,7 @@ async fn register(
         zone: config.zone.clone(),
     };
     let txn = Txn {
-        compares: vec![Compare::Absent(key(config))],
+        compares,
         ops: vec![Op::put(key(config), value.encode_to_vec())],
     };
     match metadata.txn(txn).await {
@@ -215,7 +283,9 @@ fn check_registration(identity: &Identity, value: &wire::Bookie) -> Result<(), S
         });
     }
     match value.state() {
-        wire::bookie::State::Active | wire::bookie::State::Draining => Ok(()),
+        wire::bookie::State::Active
+        | wire::bookie::State::Draining
+        | wire::bookie::State::ReadOnly => Ok(()),
         wire::bookie::State::Unspecified => Err(StartError::Registration { name }),
         wire::bookie::State::Retired | wire::bookie::State::Lost => {
             Err(StartError::Retired { name })

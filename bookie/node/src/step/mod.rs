@@ -3,8 +3,9 @@
 //! The caller submits requests, decides when a group is taken, written and synced, answers metadata's questions, and crashes the
 //! disk whenever it likes: dropping the node at any point is a crash of the process.
 //!
-//! `node` is all but reclaim, which `reclaiming` does one piece at a time.
+//! `node` is all but reclaim, which `reclaiming` does one piece at a time, and `inventory`, which says what is held.
 
+mod inventory;
 mod node;
 mod reclaiming;
 

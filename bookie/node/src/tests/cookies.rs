@@ -165,3 +165,73 @@ async fn writer_of_an_earlier_incarnation_is_refused_at_the_same_address() {
     );
     assert_eq!(node.read(read(to(&node), 0, 2)).await.unwrap().len(), 1);
 }
+
+/// C3: a name gets a new disk, and the old one never serves again.
+#[tokio::test]
+async fn lost_disk_is_replaced_under_its_name_and_never_returns() {
+    use hulse_proto::wire::{Message as _, metadata as wire};
+    use rand::SeedableRng as _;
+    let cell = stored().await;
+    let config = inline();
+    let key = format!("bookie/{}", config.name);
+    let live = format!("node/bookie/{}", config.name);
+    let before = wire::Bookie::decode(cell.store.value(&key).unwrap()).unwrap();
+    let fresh = MemoryDisk::default();
+    let mut rng = rand_chacha::ChaCha12Rng::seed_from_u64(77);
+    let mut replaced = async |disk: &MemoryDisk| {
+        let made = crate::replace(&config, disk, &*cell.store, &mut rng).await;
+        made.map(|identity| identity.incarnation)
+            .map_err(|error| error.to_string())
+    };
+    // Something runs under the name; something lies in the directory.
+    cell.store
+        .put(&live, wire::Node::default().encode_to_vec().into());
+    assert!(
+        replaced(&fresh)
+            .await
+            .unwrap_err()
+            .contains("only a bookie that does not run")
+    );
+    cell.store.remove(&live);
+    assert!(
+        replaced(&cell.disk)
+            .await
+            .unwrap_err()
+            .contains("not a bookie's")
+    );
+
+    let life = replaced(&fresh).await.unwrap();
+    assert_ne!(life.to_bytes(), before.incarnation);
+    let node = start(config.clone(), &fresh, &cell).await.unwrap();
+    assert_eq!(node.member().incarnation, life);
+    node.shutdown().await.unwrap();
+    drop(node);
+    let old = outcome(config.clone(), &cell.disk, &cell).await;
+    assert!(
+        old.contains("a swapped, copied or older disk must not serve"),
+        "{old}"
+    );
+
+    // Retired for good, and again a new disk.
+    let mut value = wire::Bookie::decode(cell.store.value(&key).unwrap()).unwrap();
+    value.set_state(wire::bookie::State::Retired);
+    cell.store.put(&key, value.encode_to_vec().into());
+    let retired = outcome(config.clone(), &fresh, &cell).await;
+    assert!(retired.contains("hulse bookie replace"), "{retired}");
+    let third = MemoryDisk::default();
+    replaced(&third).await.unwrap();
+    let node = start(config.clone(), &third, &cell).await.unwrap();
+    let value = wire::Bookie::decode(cell.store.value(&key).unwrap()).unwrap();
+    assert_eq!(value.state(), wire::bookie::State::Active);
+    drop(node);
+    let unknown = NodeConfig {
+        name: NodeName::new("nobody").unwrap(),
+        ..inline()
+    };
+    let mut rng = rand_chacha::ChaCha12Rng::seed_from_u64(78);
+    let made = crate::replace(&unknown, &MemoryDisk::default(), &*cell.store, &mut rng).await;
+    assert!(
+        matches!(made, Err(StartError::NeverRegistered { .. })),
+        "{made:?}"
+    );
+}

@@ -13,6 +13,7 @@ mod formats;
 mod full_points;
 mod golden;
 mod identity;
+mod inventory;
 mod io_errors;
 mod large_state;
 mod last_room;

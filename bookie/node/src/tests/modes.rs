@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bookie_metadata::{LeaseId, MetadataStore, Txn};
 use hulse_proto::bookie::{Address, BookieCalls, BookieError};
+use hulse_proto::entry::EntryClass;
 use hulse_proto::id::LedgerId;
 use hulse_proto::ledger::LedgerState;
 use hulse_proto::wire::{Message, metadata as wire};
@@ -124,4 +125,60 @@ async fn kill_around_the_publishing_of_a_mode_leaves_a_hint_and_no_wrong_bookie(
     let kills = [(true, false), (true, true), (false, false), (false, true)];
     futures::future::join_all(kills.map(|(fills, publishes)| kill(fills, publishes))).await;
     report(&format!("crash point 14: {} hits", kills.len()));
+}
+
+/// What an operator says stands in the registration (C7).
+fn say(store: &MapStore, state: wire::bookie::State) {
+    let key = "bookie/bookie-1";
+    let mut value = wire::Bookie::decode(store.value(key).unwrap()).unwrap();
+    value.set_state(state);
+    store.put(key, value.encode_to_vec().into());
+}
+
+async fn store_meta(node: &BookieNode, number: u64) -> Result<(), BookieError> {
+    let to = Address {
+        cell: CELL,
+        incarnation: node.member().incarnation,
+        ledger: LedgerId(1),
+    };
+    node.add(add(to, entry_of(EntryClass::Meta, 1, number, 100)))
+        .await
+}
+
+#[tokio::test]
+async fn operators_word_in_the_registration_is_obeyed_and_taken_back() {
+    let (disk, store) = (MemoryDisk::default(), Arc::new(MapStore::default()));
+    let node = start(&disk, &store).await;
+    store.ledger(1, LedgerState::Open, node.member());
+    store_one(&node, 0).await.unwrap();
+    let refused = |result| matches!(result, Err(BookieError::ReadOnly { .. }));
+
+    say(&store, wire::bookie::State::ReadOnly);
+    becomes(&node, "readonly").await;
+    assert!(refused(store_one(&node, 1).await));
+    store_meta(&node, 1).await.unwrap();
+
+    say(&store, wire::bookie::State::Draining);
+    let mut number = 2;
+    let leaving = async {
+        while !refused(store_meta(&node, number).await) {
+            number += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let came = tokio::time::timeout(PATIENCE, leaving).await;
+    assert!(came.is_ok(), "META is taken by a bookie that is to leave");
+    // Repair and recovery go on.
+    let to = Address {
+        cell: CELL,
+        incarnation: node.member().incarnation,
+        ledger: LedgerId(9),
+    };
+    let late = recovery_add(to, entry(9, 0, 100), 1);
+    node.add(late).await.unwrap();
+
+    say(&store, wire::bookie::State::Active);
+    becomes(&node, "normal").await;
+    store_one(&node, 1_000).await.unwrap();
+    node.shutdown().await.unwrap();
 }

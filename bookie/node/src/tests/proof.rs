@@ -15,7 +15,7 @@ use hulse_proto::id::{
     TopicId,
 };
 use hulse_proto::ledger::{
-    ClosedTotals, Fragment, LEDGER_IDS_KEY, LedgerKind, LedgerMetadata, LedgerState, Loss,
+    ClosedTotals, Fragment, Intent, LEDGER_IDS_KEY, LedgerKind, LedgerMetadata, LedgerState, Loss,
     LossKind, Member, Quorums, ledger_key,
 };
 use uuid::Uuid;
@@ -63,6 +63,8 @@ fn metadata(state: LedgerState, fragments: &[(u64, &[&str])], end: u64) -> Ledge
         base_offset: Offset(0),
         writer_nonce: [0; 16],
         recovery_nonce: [0; 16],
+        repair_nonce: [0; 16],
+        intents: Vec::new(),
         closed: (state == LedgerState::Closed || state == LedgerState::Deleting).then_some(closed),
         degraded: Vec::new(),
         loss: None,
@@ -345,4 +347,39 @@ async fn closed_ledger_in_limbo_tells_which_entries_belong_here() {
         (6, vec![(0, 4), (6, 7)]),
     ]);
     assert_eq!(ours, expected);
+}
+
+/// G6: a copy of a ledger that lives is let go of only when it is closed and nothing in metadata names this member.
+#[tokio::test]
+async fn copy_is_astray_when_neither_a_fragment_nor_an_intent_names_this_member() {
+    let store = store(CELL).await;
+    let others = |state| metadata(state, &[(0, &["b", "c"]), (3, &["b", "d"])], 5);
+    let mut intended = others(LedgerState::Closed);
+    intended.intents.push(Intent {
+        first: EntryId(3),
+        old: member("d"),
+        new: member("a"),
+        task: [1; 16],
+    });
+    put(&store, 1, &others(LedgerState::Closed)).await;
+    put(&store, 2, &intended).await;
+    put(&store, 3, &others(LedgerState::Open)).await;
+    put(&store, 4, &others(LedgerState::InRecovery)).await;
+    let ours = metadata(
+        LedgerState::Closed,
+        &[(0, &["a", "c"]), (3, &["b", "d"])],
+        5,
+    );
+    put(&store, 5, &ours).await;
+    put(&store, 6, &others(LedgerState::Closed)).await;
+    let mut holds = held(1..7);
+    holds.empty.insert(LedgerId(6));
+    let found = pass(&store, &holds).await.unwrap();
+    assert_eq!((found.dead, found.strays), (vec![], vec![LedgerId(1)]));
+    // Many go by and by.
+    for ledger in 10..99 {
+        put(&store, ledger, &others(LedgerState::Closed)).await;
+    }
+    let found = pass(&store, &held(1..99)).await.unwrap();
+    assert_eq!(found.strays.len(), 91);
 }

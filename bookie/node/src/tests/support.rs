@@ -188,6 +188,8 @@ impl MapStore {
             base_offset: Offset(0),
             writer_nonce: [0; 16],
             recovery_nonce: [0; 16],
+            repair_nonce: [0; 16],
+            intents: Vec::new(),
             closed: None,
             degraded: Vec::new(),
             loss: None,

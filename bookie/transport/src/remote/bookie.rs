@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use hulse_proto::bookie::{
     AddRequest, Address, BookieCalls, BookieError, Call as Later, EntryHead, FenceAnswer,
-    FenceRequest, ReadRequest, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
+    FenceRequest, Inventory, InventoryRequest, ReadRequest, RecoveryReadAnswer,
+    RecoveryReadRequest, StoredEntry,
 };
 use hulse_proto::id::NodeName;
 use tokio::sync::oneshot;
@@ -143,5 +144,11 @@ impl BookieCalls for RemoteBookie {
 
     fn delete(&self, to: Address) -> Later<()> {
         self.ordered(Call::Delete(to), Reply::Done)
+    }
+
+    /// Beside the ordered calls: what it tells is what was durable when it was answered.
+    fn inventory(&self, request: InventoryRequest) -> Later<Inventory> {
+        let call = (Call::Inventory(request), SMALL_BYTES);
+        self.make(&self.lanes.reads, call, Reply::Held)
     }
 }

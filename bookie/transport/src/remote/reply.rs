@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hulse_proto::bookie::{
-    BookieError, Call, EntryHead, FenceAnswer, RecoveryReadAnswer, StoredEntry,
+    BookieError, Call, EntryHead, FenceAnswer, Inventory, RecoveryReadAnswer, StoredEntry,
 };
 use hulse_proto::limits::MESSAGE_BYTES_MAX;
 use tokio::sync::oneshot;
@@ -19,6 +19,7 @@ pub(super) enum Reply {
     RecoveryRead(Sender<RecoveryReadAnswer>),
     Entries(Sender<Vec<StoredEntry>>, Collected<StoredEntry>),
     Heads(Sender<Vec<EntryHead>>, Collected<EntryHead>),
+    Held(Sender<Inventory>),
 }
 
 /// The part of a run that has come.
@@ -98,6 +99,7 @@ impl Reply {
             (Self::Heads(caller, collected), Answer::Run(run)) => {
                 collect(caller, collected, run, decode_heads, Self::Heads)
             }
+            (Self::Held(caller), Answer::Held(held)) => answered(caller, held),
             (reply, _) => Err((reply, Malformed("an answer to another question".to_owned()))),
         }
     }
@@ -111,6 +113,7 @@ impl Reply {
             Self::RecoveryRead(caller) => drop(caller.send(Err(error))),
             Self::Entries(caller, _) => drop(caller.send(Err(error))),
             Self::Heads(caller, _) => drop(caller.send(Err(error))),
+            Self::Held(caller) => drop(caller.send(Err(error))),
         }
     }
 }

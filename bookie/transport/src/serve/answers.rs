@@ -11,7 +11,9 @@ use std::task::{Context, Poll};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, Stream, StreamExt as _};
-use hulse_proto::bookie::{BookieCalls, BookieError, RecoveryReadAnswer};
+use hulse_proto::bookie::{
+    BookieCalls, BookieError, HeldRun, INVENTORY_RUNS_MAX, RecoveryReadAnswer,
+};
 use hulse_proto::limits::{ENTRY_BYTES_MAX, PROTOCOL_VERSION};
 use hulse_proto::wire::bookie as wire;
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -185,6 +187,8 @@ fn weight(call: &Call) -> usize {
         Call::Add(add) => add.entry.header().entry_len() + SMALL_BYTES,
         Call::RecoveryRead(_) => ENTRY_BYTES_MAX / 16,
         Call::Read(read) | Call::ReadHeads(read) => read.max_bytes as usize + SMALL_BYTES,
+        // Of one ledger, or of many: as much as it may be.
+        Call::Inventory(_) => INVENTORY_RUNS_MAX * size_of::<HeldRun>(),
         Call::Fence(_) | Call::Delete(_) => SMALL_BYTES,
     }
 }
@@ -194,6 +198,11 @@ fn call_node(calls: &dyn BookieCalls, call: Call) -> BoxFuture<'static, Reply> {
     match call {
         Call::Add(add) => calls.add(add).map(done).boxed(),
         Call::Delete(to) => calls.delete(to).map(done).boxed(),
+        Call::Inventory(request) => {
+            let held = |held| Reply::One(Answer::Held(held));
+            let reply = move |answer: Result<_, _>| answer.map_or_else(fault, held);
+            calls.inventory(request).map(reply).boxed()
+        }
         Call::Fence(request) => {
             let fenced = |answer| Reply::One(Answer::Fenced(answer));
             let reply = move |answer: Result<_, _>| answer.map_or_else(fault, fenced);

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use hulse_proto::bookie::{
     AddRequest, Address, BookieCalls, BookieError, Call as Later, EntryHead, FenceAnswer,
-    FenceRequest, Origin, ReadClass, ReadRequest, RecoveryReadAnswer, RecoveryReadRequest,
-    StoredEntry,
+    FenceRequest, HeldLedger, HeldRun, Inventory, InventoryRequest, Origin, ReadClass, ReadRequest,
+    RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
 };
 use hulse_proto::entry::{Entry, EntryClass, NewEntry, Totals};
 use hulse_proto::id::{CellId, EntryId, FenceToken, Incarnation, LedgerId, NodeName, Offset};
@@ -111,6 +111,22 @@ impl BookieCalls for Node {
 
     fn delete(&self, to: Address) -> Later<()> {
         self.later(Call::Delete(to), Ok(()))
+    }
+
+    fn inventory(&self, request: InventoryRequest) -> Later<Inventory> {
+        let run = HeldRun {
+            first: request.first,
+            end: request.end,
+            digest: request.digests.then_some(u64::MAX),
+        };
+        let held = Inventory {
+            ledgers: vec![HeldLedger {
+                ledger: request.to.ledger,
+                runs: vec![run],
+            }],
+            next: Some(request.ledgers_end),
+        };
+        self.later(Call::Inventory(request), Ok(held))
     }
 }
 

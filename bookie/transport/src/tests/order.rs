@@ -5,9 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::join_all;
 use hulse_proto::bookie::{
-    BookieCalls as _, BookieError, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
+    BookieCalls as _, BookieError, InventoryRequest, RecoveryReadAnswer, RecoveryReadRequest,
+    StoredEntry,
 };
-use hulse_proto::id::{EntryId, FenceToken};
+use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 
 use super::node::fence;
 use super::{Node, add, address, bookie, read, sealed};
@@ -53,6 +54,29 @@ async fn calls_arrive_in_the_order_of_the_methods_whoever_polls_what() {
     assert_eq!(added.entry.verify(), Ok(()));
     assert_eq!(added.confirmed_end, EntryId(500));
     assert!(added.timeout <= Duration::from_secs(10) && added.timeout > Duration::from_secs(9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn inventory_travels_whole() {
+    let node = Node::new();
+    let loopback = Loopback::start(&bookie(), node.clone());
+    let request = InventoryRequest {
+        to: address(),
+        ledgers_end: LedgerId(70),
+        first: EntryId(3),
+        end: EntryId(u64::MAX),
+        digests: true,
+    };
+    let held = loopback.remote.inventory(request).await.unwrap();
+    assert_eq!(held.next, Some(LedgerId(70)));
+    let run = held.ledgers[0].runs[0];
+    assert_eq!((run.first, run.end), (EntryId(3), EntryId(u64::MAX)));
+    assert_eq!(run.digest, Some(u64::MAX));
+    let calls = node.calls.lock().unwrap();
+    let [Call::Inventory(asked)] = &calls[..] else {
+        panic!("{calls:?}");
+    };
+    assert_eq!(*asked, request);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Answers of the stream.
 
 use bytes::Bytes;
-use hulse_proto::bookie::{BookieError, EntryHead, FenceAnswer, StoredEntry};
+use hulse_proto::bookie::{BookieError, EntryHead, FenceAnswer, Inventory, StoredEntry};
 use hulse_proto::id::{EntryId, FenceToken};
 use hulse_proto::limits::PROTOCOL_VERSION;
 use hulse_proto::wire::bookie as wire;
@@ -9,6 +9,7 @@ use hulse_proto::wire::bookie::answer::What;
 
 use super::Malformed;
 use super::fault::{decode_fault, encode_fault};
+use super::held::{decode_held, encode_held};
 use super::pieces::{push_head, push_stored};
 
 /// A run is sent when it has so many bytes; one entry may be longer.
@@ -60,6 +61,8 @@ pub enum Answer {
     },
     /// What was read.
     Run(Run),
+    /// What is held.
+    Held(Inventory),
     /// Not done as asked.
     Fault(BookieError),
 }
@@ -81,6 +84,7 @@ pub fn encode_answer(number: u64, answer: Answer) -> wire::Answer {
             pieces = run.pieces;
             What::Run(wire::Run { more: run.more })
         }
+        Answer::Held(held) => What::Held(encode_held(&held)),
         Answer::Fault(error) => What::Fault(encode_fault(&error)),
     };
     wire::Answer {
@@ -133,6 +137,7 @@ pub fn decode_answer(answer: wire::Answer) -> Result<(u64, Answer), Malformed> {
             more: run.more,
             pieces: answer.pieces,
         }),
+        What::Held(held) => Answer::Held(decode_held(&held)?),
         What::Fault(fault) => Answer::Fault(decode_fault(&fault)?),
     };
     Ok((answer.call, decoded))

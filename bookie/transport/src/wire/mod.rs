@@ -7,6 +7,7 @@
 mod answer;
 mod fault;
 mod frame;
+mod held;
 mod pieces;
 mod request;
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use hulse_proto::bookie::{
-    AddRequest, Address, FenceRequest, Origin, ReadClass, ReadRequest, RecoveryReadRequest,
+    AddRequest, Address, FenceRequest, InventoryRequest, Origin, ReadClass, ReadRequest,
+    RecoveryReadRequest,
 };
 use hulse_proto::id::{CellId, EntryId, FenceToken, Incarnation, LedgerId};
 use hulse_proto::limits::PROTOCOL_VERSION;
@@ -28,6 +29,8 @@ pub enum Call {
     ReadHeads(ReadRequest),
     /// `delete`
     Delete(Address),
+    /// `inventory`
+    Inventory(InventoryRequest),
 }
 
 impl Call {
@@ -39,6 +42,7 @@ impl Call {
             Self::RecoveryRead(read) => read.to,
             Self::Read(read) | Self::ReadHeads(read) => read.to,
             Self::Delete(to) => *to,
+            Self::Inventory(asked) => asked.to,
         }
     }
 }
@@ -95,6 +99,12 @@ pub fn encode_call(number: u64, call: &Call) -> wire::Request {
         Call::Read(read) => What::Read(encode_read(read, false)),
         Call::ReadHeads(read) => What::Read(encode_read(read, true)),
         Call::Delete(_) => What::Delete(wire::Delete {}),
+        Call::Inventory(asked) => What::Inventory(wire::Inventory {
+            ledgers_end: asked.ledgers_end.0,
+            first: asked.first.0,
+            entries_end: asked.end.0,
+            digests: asked.digests,
+        }),
     });
     request
 }
@@ -183,6 +193,13 @@ fn decode_call(request: wire::Request) -> Result<Call, Malformed> {
         What::Read(read) if read.heads => Call::ReadHeads(decode_read(to, &read)?),
         What::Read(read) => Call::Read(decode_read(to, &read)?),
         What::Delete(_) => Call::Delete(to),
+        What::Inventory(asked) => Call::Inventory(InventoryRequest {
+            to,
+            ledgers_end: LedgerId(asked.ledgers_end),
+            first: EntryId(asked.first),
+            end: EntryId(asked.entries_end),
+            digests: asked.digests,
+        }),
         What::Open(_) => return Err(Malformed::new("a stream is opened once")),
     })
 }

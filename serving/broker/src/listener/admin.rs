@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{EntryId, LedgerId};
+use hulse_proto::id::{EntryId, LedgerId, PartitionId};
 use hulse_proto::wire::v1;
+use hulse_proto::wire::v1::partition_work::Work;
 use tonic::{Request, Response, Status};
 
 use super::effects::Rules;
 use super::front::Front;
 use super::ledgers::describe;
+use super::peers::work_on;
 use super::wire::topic_name;
 use super::{backlog, retention};
 use crate::authorise::{Action, Resource};
@@ -83,6 +85,10 @@ impl v1::admin_server::Admin for AdminService {
             self.0.allow(Action::Describe, Resource::Topic(&name))?;
             let topic = self.0.topics.get(&name).await?;
             let mut described = self.full(&topic);
+            for there in self.0.described_elsewhere(&topic).await {
+                let of = described.partition.get_mut(there.index as usize);
+                of.into_iter().for_each(|of| *of = there.clone());
+            }
             for damage in self.0.damage(Some(&topic)).await.damage {
                 let of = described.partition.get_mut(damage.partition as usize);
                 of.into_iter().for_each(|of| of.damage.push(damage.clone()));
@@ -224,6 +230,50 @@ impl v1::admin_server::Admin for AdminService {
         self.0.answer("Admin.ListDamage", work).await
     }
 
+    async fn describe_cluster(
+        &self,
+        request: Request<v1::DescribeClusterRequest>,
+    ) -> Result<Response<v1::DescribeClusterResponse>, Status> {
+        let partitions = request.into_inner().partitions;
+        let work = async {
+            self.0.allow(Action::Describe, Resource::Cell)?;
+            self.0.cluster(partitions).await
+        };
+        self.0.answer("Admin.DescribeCluster", work).await
+    }
+
+    async fn list_bookies(
+        &self,
+        _: Request<v1::ListBookiesRequest>,
+    ) -> Result<Response<v1::ListBookiesResponse>, Status> {
+        let work = async {
+            self.0.allow(Action::Describe, Resource::Cell)?;
+            self.0.bookies().await
+        };
+        self.0.answer("Admin.ListBookies", work).await
+    }
+
+    async fn change_bookie(
+        &self,
+        request: Request<v1::ChangeBookieRequest>,
+    ) -> Result<Response<v1::ChangeBookieResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            self.0.allow(Action::Operate, Resource::Cell)?;
+            self.0.change_bookie(&request).await
+        };
+        self.0.answer("Admin.ChangeBookie", work).await
+    }
+
+    async fn move_partition(
+        &self,
+        request: Request<v1::MovePartitionRequest>,
+    ) -> Result<Response<v1::MovePartitionResponse>, Status> {
+        let request = request.into_inner();
+        let work = self.0.move_partition(&request);
+        self.0.answer("Admin.MovePartition", work).await
+    }
+
     async fn accept_loss(
         &self,
         request: Request<v1::AcceptLossRequest>,
@@ -234,6 +284,13 @@ impl v1::admin_server::Admin for AdminService {
             self.0.allow(Action::Operate, Resource::Ledger(ledger))?;
             let up_to = request.up_to_entry.map(EntryId);
             let sealed = self.0.partitions.accept_loss(ledger, up_to).await?;
+            if self.0.elsewhere(sealed.partition).is_some() {
+                // Its owner reads by what it knew before; one that cannot be asked hears of it when it opens anew.
+                let reopen = work_on(sealed.partition, Work::Reopen(true));
+                if let Err(fault) = self.0.anywhere(reopen).await {
+                    tracing::warn!(%fault, "the owner of a partition did not hear that a loss was accepted");
+                }
+            }
             // The ledger is sealed whatever its topic is called; an unknown name is no failure.
             let topic = self.0.topics.find(sealed.partition.topic).await;
             let name = topic.map_or_else(|_| String::new(), |topic| topic.name.as_str().to_owned());
@@ -246,26 +303,34 @@ impl v1::admin_server::Admin for AdminService {
     }
 }
 
+impl Front {
+    /// What this broker knows of a partition.
+    pub(super) fn describe_partition(&self, id: PartitionId) -> v1::PartitionDescription {
+        let open = self.partitions.opened(id);
+        let offsets = open.as_ref().map(crate::PartitionHandle::offsets);
+        let fault = match open {
+            Some(_) => None,
+            None if self.elsewhere(id).is_some() => None,
+            None => self.partitions.last_fault(id),
+        };
+        v1::PartitionDescription {
+            index: id.index,
+            owner: Some(self.owner_of(id)),
+            log_start: offsets.map(|offsets| offsets.log_start.0),
+            high_watermark: offsets.map(|offsets| offsets.high_watermark.0),
+            stored_bytes: offsets.map(|offsets| offsets.stored_bytes),
+            fault: fault.map(|fault| fault.to_wire()),
+            backlog: self.backlogs.worst(id).map(backlog::kept),
+            damage: Vec::new(),
+        }
+    }
+}
+
 impl AdminService {
     fn full(&self, topic: &Topic) -> v1::TopicDescription {
-        let partitions = topic.partition_ids().map(|id| {
-            let open = self.0.partitions.opened(id);
-            let offsets = open.as_ref().map(crate::PartitionHandle::offsets);
-            let fault = match open {
-                Some(_) => None,
-                None => self.0.partitions.last_fault(id),
-            };
-            v1::PartitionDescription {
-                index: id.index,
-                owner: Some(self.0.owner_of(id)),
-                log_start: offsets.map(|offsets| offsets.log_start.0),
-                high_watermark: offsets.map(|offsets| offsets.high_watermark.0),
-                stored_bytes: offsets.map(|offsets| offsets.stored_bytes),
-                fault: fault.map(|fault| fault.to_wire()),
-                backlog: self.0.backlogs.worst(id).map(backlog::kept),
-                damage: Vec::new(),
-            }
-        });
+        let partitions = topic
+            .partition_ids()
+            .map(|id| self.0.describe_partition(id));
         v1::TopicDescription {
             partition: partitions.collect(),
             ..self.short(topic)

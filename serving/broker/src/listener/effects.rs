@@ -11,9 +11,11 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, PartitionId};
 use hulse_proto::time::TimestampMs;
 use hulse_proto::wire::v1;
+use hulse_proto::wire::v1::partition_work::Work;
 use tokio::time::{Instant, timeout_at};
 
 use super::front::Front;
+use super::peers::work_on;
 use crate::backlogs::{BacklogLimits, Kept, QuotaAction};
 use crate::retention::Limits;
 use crate::state::{OffsetRange, OffsetRanges};
@@ -34,6 +36,36 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    /// As a peer hears of it.
+    fn to_wire(self) -> v1::RulesWork {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        v1::RulesWork {
+            retention_ms: self.retention.time.map(ms),
+            retention_bytes: self.retention.bytes,
+            backlog_bytes: self.backlog.bytes,
+            backlog_ms: self.backlog.time.map(ms),
+            action: self.backlog.action.number(),
+        }
+    }
+
+    pub(super) fn from_wire(wire: &v1::RulesWork) -> Self {
+        Self {
+            retention: Limits {
+                time: wire.retention_ms.map(Duration::from_millis),
+                bytes: wire.retention_bytes,
+            },
+            backlog: BacklogLimits {
+                bytes: wire.backlog_bytes,
+                time: wire.backlog_ms.map(Duration::from_millis),
+                action: match wire.action() {
+                    v1::BacklogAction::Evict => QuotaAction::Evict,
+                    v1::BacklogAction::Reject => QuotaAction::Reject,
+                    v1::BacklogAction::Hold | v1::BacklogAction::Unspecified => QuotaAction::Hold,
+                },
+            },
+        }
+    }
+
     /// Nothing ever goes.
     fn keep_all(&self) -> bool {
         self.retention.is_unlimited() && !self.evict()
@@ -69,6 +101,18 @@ impl Front {
     }
 
     async fn effect(
+        &self,
+        partition: PartitionId,
+        rules: Rules,
+    ) -> Result<v1::UpdateEffect, Fault> {
+        if self.elsewhere(partition).is_none() {
+            return self.effect_here(partition, rules).await;
+        }
+        let done = self.anywhere(work_on(partition, Work::Effect(rules.to_wire())));
+        Ok(done.await?.effect.unwrap_or_default())
+    }
+
+    pub(super) async fn effect_here(
         &self,
         partition: PartitionId,
         rules: Rules,

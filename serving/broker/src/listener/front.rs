@@ -16,6 +16,7 @@ use tonic::{Response, Status};
 
 use super::identity::ProducerIds;
 use super::ingress::Ingress;
+use super::peers::Peers;
 use crate::authorise::{Action, Principal, Resource, authorise};
 use crate::backlogs::Board;
 use crate::metrics::Metrics;
@@ -49,6 +50,8 @@ pub struct Front {
     credit_epochs: AtomicU64,
     pub(super) producer_ids: ProducerIds,
     pub(super) ingress: Ingress,
+    /// The other brokers.
+    pub(super) peers: Peers,
     /// What reads may hold ahead of their connections, bytes.
     pub(super) read_ahead: Arc<Semaphore>,
     /// Sessions and reads; shutdown waits for them.
@@ -72,6 +75,7 @@ impl Front {
             subscriptions: Subscriptions::new(parts.metadata.clone(), parts.topics.clone()),
             backlogs: Board::default(),
             storage_damage: parts.storage_damage,
+            peers: Peers::default(),
             credit_epochs: AtomicU64::new(1),
             metadata: parts.metadata,
             config: parts.config,
@@ -114,13 +118,29 @@ impl Front {
         result.map(Response::new).map_err(|fault| fault.to_status())
     }
 
-    /// Where clients find a partition: here, as this broker is the only one.
+    /// Where clients find a partition, as far as is known without reading.
     pub(super) fn owner_of(&self, partition: PartitionId) -> v1::PartitionOwner {
+        let owners = &self.partitions.with.owners;
         let open = self.partitions.opened(partition);
-        v1::PartitionOwner {
+        let there = match open {
+            Some(_) => None,
+            None => owners.to_wire(partition, &owners.place(partition)),
+        };
+        there.unwrap_or_else(|| v1::PartitionOwner {
             index: partition.index,
             endpoint: self.config.advertised.clone(),
             leader_epoch: open.map_or(0, |open| open.leader_epoch().0),
+            broker: self.config.name.as_str().to_owned(),
+            revision: owners.revision().0,
+        })
+    }
+
+    /// "host:port" of every broker that lives.
+    pub(super) fn endpoints(&self) -> Vec<String> {
+        let live = self.partitions.with.owners.brokers();
+        match live.is_empty() {
+            true => vec![self.config.advertised.clone()],
+            false => live.iter().map(|live| live.endpoint.to_string()).collect(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use hulse_proto::error::Fault;
 use hulse_proto::id::LedgerId;
-use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState, LossKind};
+use hulse_proto::ledger::{Degraded, LedgerKind, LedgerMetadata, LedgerState, LossKind};
 use hulse_proto::wire::v1;
 
 use super::front::Front;
@@ -93,6 +93,16 @@ pub(super) fn describe(
             .map(|member| member.bookie.as_str().to_owned())
             .collect(),
         loss: loss.to_owned(),
+        lacking: metadata.degraded.iter().map(lacking).collect(),
+    }
+}
+
+fn lacking(degraded: &Degraded) -> v1::LackingCopies {
+    let bookies = degraded.bookies.iter();
+    v1::LackingCopies {
+        first_entry: degraded.first.0,
+        end_entry: degraded.end.0,
+        bookies: bookies.map(ToString::to_string).collect(),
     }
 }
 

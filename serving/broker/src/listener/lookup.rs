@@ -1,6 +1,7 @@
 //! Service Lookup: names to identities and places.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hulse_proto::error::Fault;
 use hulse_proto::wire::v1;
@@ -12,6 +13,9 @@ use crate::authorise::{Action, Resource};
 
 /// Names in one request.
 const NAMES_MAX: usize = 1000;
+
+/// Longest wait for what metadata say of owners; then the rule alone says who may be one.
+const KNOWN_MAX: Duration = Duration::from_secs(1);
 
 /// Service Lookup.
 pub(super) struct LookupService(pub(super) Arc<Front>);
@@ -30,6 +34,7 @@ impl v1::lookup_server::Lookup for LookupService {
                     format!("{count} names are more than {NAMES_MAX}; ask in several calls");
                 return Err(invalid(words));
             }
+            self.0.partitions.with.owners.known_within(KNOWN_MAX).await;
             let mut topics = Vec::with_capacity(count);
             for name in &request.topics {
                 topics.push(match self.resolve_one(name, request.auto_create).await {
@@ -45,7 +50,8 @@ impl v1::lookup_server::Lookup for LookupService {
                     }
                 });
             }
-            Ok(v1::ResolveResponse { topics })
+            let brokers = self.0.endpoints();
+            Ok(v1::ResolveResponse { topics, brokers })
         };
         self.0.answer("Lookup.Resolve", work).await
     }

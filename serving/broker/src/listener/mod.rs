@@ -1,7 +1,9 @@
 //! The gRPC listener: decodes, authorises, calls, answers.
 //!
 //! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `consuming` (sessions), `subscriptions`, `identity`
-//! (producer ids), `admin` (`retention`, `backlog`: its words for them; `effects`: what a change would let go; `damage`). They share `front`:
+//! (producer ids), `admin` (`retention`, `backlog`: its words for them; `effects`: what a change would let go; `damage`; `cluster`,
+//! `bookies`, `brokers`: the cell and its nodes), `peers` (what the owner does that another broker was asked for; `handing`: partitions
+//! change hands). They share `front`:
 //! what is served, who may ask, and how an answer is counted. `wire` checks what came from outside, once; `opening` opens a
 //! partition for a request; `ingress` bounds what is read. `accept` and `router` are the server that carries the services; `seam` is
 //! what a listener of another wire stands on.
@@ -14,15 +16,20 @@
 mod accept;
 mod admin;
 mod backlog;
+mod bookies;
+mod brokers;
+mod cluster;
 mod consuming;
 mod damage;
 mod effects;
 mod front;
+mod handing;
 mod identity;
 mod ingress;
 mod ledgers;
 mod lookup;
 mod opening;
+mod peers;
 mod produce;
 mod reading;
 mod retention;

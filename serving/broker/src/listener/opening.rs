@@ -19,12 +19,16 @@ impl Front {
         if let Some(open) = self.partitions.opened(partition) {
             return Ok(open);
         }
+        // Known without a read, so that clients of an old owner cost metadata nothing.
+        if let Some(moved) = self.partitions.with.owners.redirect(partition) {
+            return Err(moved);
+        }
         let topic = self.check_exists(partition).await?;
         let handle = self.partitions.open_as(partition, topic.policy()).await?;
-        if self.topics.serves(partition.topic) {
+        if self.partitions.with.owners.alone() && self.topics.serves(partition.topic) {
             return Ok(handle);
         }
-        // The topic may have been deleted between the look and the opening; then the deletion's own round may have passed
+        // The topic may have been deleted, here or by another broker, between the look and the opening; then the deletion's own round may have passed
         // already, and this opening must not leave anything behind. A reading decides, not the hint.
         match self.check_exists(partition).await {
             Ok(_) => Ok(handle),
@@ -40,7 +44,7 @@ impl Front {
         }
     }
 
-    async fn check_exists(&self, partition: PartitionId) -> Result<Topic, Fault> {
+    pub(super) async fn check_exists(&self, partition: PartitionId) -> Result<Topic, Fault> {
         let topic = self.topics.find(partition.topic).await?;
         if partition.index < topic.partitions {
             return Ok(topic);

@@ -4,9 +4,11 @@ use futures::stream::{self, StreamExt};
 use hulse_proto::error::Fault;
 use hulse_proto::id::{Offset, PartitionId, TopicId};
 use hulse_proto::limits::TOPIC_PARTITIONS_MAX;
+use hulse_proto::wire::v1::partition_work::Work;
 use hulse_proto::wire::v1::{self, trim_point};
 
 use super::front::Front;
+use super::peers::work_on;
 use super::wire::invalid;
 use crate::retention::{RetentionPolicy, Setting};
 
@@ -97,6 +99,19 @@ impl Front {
     }
 
     async fn trim_one(
+        &self,
+        partition: PartitionId,
+        to: Option<trim_point::To>,
+    ) -> Result<Offset, Fault> {
+        if self.elsewhere(partition).is_none() {
+            return self.trim_here(partition, to).await;
+        }
+        let index = partition.index;
+        let work = work_on(partition, Work::Trim(v1::TrimPoint { index, to }));
+        Ok(Offset(self.anywhere(work).await?.log_start))
+    }
+
+    pub(super) async fn trim_here(
         &self,
         partition: PartitionId,
         to: Option<trim_point::To>,

@@ -19,6 +19,7 @@ use super::consuming::ConsumeService;
 use super::front::Front;
 use super::identity::TxnService;
 use super::lookup::LookupService;
+use super::peers::PeersService;
 use super::produce::ProduceService;
 use super::reading::LogService;
 use super::subscriptions::SubscriptionsService;
@@ -38,6 +39,7 @@ type Log = v1::log_server::LogServer<LogService>;
 type Consume = v1::consume_server::ConsumeServer<ConsumeService>;
 type Subscriptions = v1::subscriptions_server::SubscriptionsServer<SubscriptionsService>;
 type Txn = v1::txn_server::TxnServer<TxnService>;
+type Peers = v1::peers_server::PeersServer<PeersService>;
 type Admin = v1::admin_server::AdminServer<AdminService>;
 
 /// The services of one broker on one server, and whether health says that they serve.
@@ -76,6 +78,7 @@ impl Services {
             .add_service(Consume::new(ConsumeService(front.clone())))
             .add_service(Subscriptions::new(SubscriptionsService(front.clone())))
             .add_service(Txn::new(TxnService(front.clone())))
+            .add_service(Peers::new(PeersService(front.clone())))
             .add_service(Admin::new(AdminService(front.clone())));
         let services = Self { router, health };
         set_serving(&services.health, false).await;

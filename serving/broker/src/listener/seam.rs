@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bookie_metadata::BoxFuture;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{CellId, Offset, PartitionId, ProducerId, TopicName};
+use hulse_proto::id::{CellId, NodeName, Offset, PartitionId, ProducerId, TopicName};
 use hulse_proto::wire::Message as _;
 use hulse_proto::wire::metadata::Cell;
 use tokio::sync::Semaphore;
@@ -19,7 +19,7 @@ use super::identity::node_id;
 use super::ingress::IngressPermit;
 use crate::metrics::Metrics;
 use crate::topics::read;
-use crate::{BrokerConfig, Partitions, Topics};
+use crate::{BrokerConfig, BrokerView, Partitions, Topics};
 
 /// A listener beside gRPC. [`crate::serve_with`] runs it and waits for it at the end.
 pub trait WireListener: Send + 'static {
@@ -116,6 +116,19 @@ impl Front {
     /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`: ask again; `DATA_DAMAGED`.
     pub async fn node_id(&self) -> Result<i32, Fault> {
         node_id(&*self.metadata, &self.config.name).await
+    }
+
+    /// The number of another broker, as [`Front::node_id`].
+    ///
+    /// # Errors
+    /// Those of [`Front::node_id`].
+    pub async fn node_id_of(&self, broker: &NodeName) -> Result<i32, Fault> {
+        node_id(&*self.metadata, broker).await
+    }
+
+    /// The brokers that live, this one among them, by name. Empty where none is registered.
+    pub fn brokers(&self) -> Vec<BrokerView> {
+        self.partitions.with.owners.brokers()
     }
 
     /// The identity of the cell; `None` where nobody has made its record.

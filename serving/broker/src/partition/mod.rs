@@ -45,7 +45,8 @@ pub use cursors::{
     Handed, LaneView, Moved, NewConsumer, Stand,
 };
 pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
+pub(crate) use ownership::moved;
 pub(crate) use resting::RestingPartitions;
 pub use takeover::PartitionPolicy;
-pub(crate) use takeover::{Collaborators, take_over, win_epoch};
+pub(crate) use takeover::{Claim, Collaborators, take_over, win_epoch};
 pub(crate) use task::spawn;

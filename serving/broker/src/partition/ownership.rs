@@ -23,7 +23,7 @@ pub(super) async fn lost(with: &Collaborators, guard: &Compare) -> Option<Fault>
 }
 
 /// Another broker took the partition over, or it was deleted.
-pub(super) fn moved() -> Fault {
+pub(crate) fn moved() -> Fault {
     let why = "another broker took the partition over; look its owner up again";
     Fault::new(Reason::PartitionMoved, why)
 }

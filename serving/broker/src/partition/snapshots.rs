@@ -305,7 +305,7 @@ mod tests {
     use super::*;
     use crate::keys::partition_key;
     use crate::log::{TailBudget, TimeTurns};
-    use crate::partition::takeover::{PartitionPolicy, go_on, win_epoch};
+    use crate::partition::takeover::{Claim, PartitionPolicy, go_on, win_epoch};
 
     async fn owner() -> (Collaborators, StateWriter) {
         let cell = CellId(Uuid::from_u128(1));
@@ -324,11 +324,23 @@ mod tests {
         let directory = Arc::new(StaticDirectory::of(&[bookie]));
         let with = Collaborators {
             metadata: store.clone(),
-            client: LedgerClient::new(cell, config, store, directory, clock.clone(), [3; 32]),
+            client: LedgerClient::new(
+                cell,
+                config,
+                store.clone(),
+                directory,
+                clock.clone(),
+                [3; 32],
+            ),
             clock,
             tail: TailBudget::new(0),
             time_turns: TimeTurns::new(),
             broker: NodeName::new("b").unwrap(),
+            owners: crate::owners::Owners::new(
+                NodeName::new("b").unwrap(),
+                bytes::Bytes::new(),
+                store.clone(),
+            ),
             boot: Uuid::from_u128(4),
             producer_expiry: Duration::from_secs(60),
             roll_bytes: 1 << 20,
@@ -344,7 +356,7 @@ mod tests {
             topic: TopicId(Uuid::from_u128(5)),
             index: 0,
         };
-        let (record, version) = win_epoch(&with, partition).await.unwrap();
+        let (record, version) = win_epoch(&with, partition, Claim::Owner).await.unwrap();
         let chain = Chain::load(&*with.metadata, partition, LedgerKind::State).await;
         let writer = StateWriter {
             partition,
@@ -387,7 +399,9 @@ mod tests {
         with.metadata.txn(gone).await.unwrap();
         let still_ours = writer.drop_older(&with, newest).await;
         assert!(matches!(still_ours, Err(SnapshotError::Later(_))));
-        win_epoch(&with, writer.partition).await.unwrap();
+        win_epoch(&with, writer.partition, Claim::Owner)
+            .await
+            .unwrap();
         assert!(lost(writer.drop_older(&with, newest).await));
         assert!(
             lost(writer.next_ledger(&with).await),
@@ -413,7 +427,9 @@ mod tests {
             }],
         };
         with.metadata.txn(gone).await.unwrap();
-        let won = win_epoch(&with, writer.partition).await.unwrap();
+        let won = win_epoch(&with, writer.partition, Claim::Owner)
+            .await
+            .unwrap();
         let still_ours = go_on(
             &with,
             writer.partition,
@@ -422,7 +438,9 @@ mod tests {
         )
         .await;
         assert_ne!(still_ours.err().unwrap().reason, Reason::PartitionMoved);
-        win_epoch(&with, writer.partition).await.unwrap();
+        win_epoch(&with, writer.partition, Claim::Owner)
+            .await
+            .unwrap();
         let overtaken = go_on(&with, writer.partition, PartitionPolicy::default(), won).await;
         assert_eq!(overtaken.err().unwrap().reason, Reason::PartitionMoved);
     }

@@ -26,6 +26,7 @@ use super::snapshots::StateWriter;
 use crate::complaints::Complaints;
 use crate::keys::partition_key;
 use crate::log::{Chain, LedgerSpan, LogReader, LogView, TailBudget, TimeTurns};
+use crate::owners::Owners;
 use crate::state::{Cursors, PartitionState, StateFold};
 use crate::storage_fault;
 
@@ -44,6 +45,8 @@ pub(crate) struct Collaborators {
     pub(crate) tail: TailBudget,
     pub(crate) time_turns: TimeTurns,
     pub(crate) broker: NodeName,
+    /// Who owns which partition.
+    pub(crate) owners: Owners,
     /// This start of the broker: tells its own writes from those of an earlier life.
     pub(crate) boot: Uuid,
     pub(crate) producer_expiry: Duration,
@@ -96,9 +99,10 @@ pub(crate) async fn take_over(
     with: &Collaborators,
     partition: PartitionId,
     policy: PartitionPolicy,
+    claim: Claim,
     won: impl FnOnce(OwnerEpoch),
 ) -> Result<Taken, Fault> {
-    let epoch = win_epoch(with, partition).await?;
+    let epoch = win_epoch(with, partition, claim).await?;
     won(OwnerEpoch(epoch.0.owner_epoch));
     go_on(with, partition, policy, epoch).await
 }
@@ -221,10 +225,42 @@ fn ends(
     Ok((log_end, next_offset))
 }
 
+/// By what right an epoch is won.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// This broker is the owner (ARCHITECTURE D9), by what its key says when it is read.
+    Owner,
+    /// The owner of this epoch hands the partition over.
+    HandedOver(OwnerEpoch),
+    /// The partition is being deleted: whoever owns it loses it.
+    Deletion,
+}
+
+impl Claim {
+    /// # Errors
+    /// `PARTITION_MOVED`: another one owns it.
+    fn stands(
+        self,
+        with: &Collaborators,
+        partition: PartitionId,
+        key: Option<(&Partition, Revision)>,
+    ) -> Result<(), Fault> {
+        match (self, key) {
+            (Self::Deletion, _) => Ok(()),
+            (Self::HandedOver(epoch), Some((record, _))) if record.owner_epoch == epoch.0 => Ok(()),
+            (Self::Owner | Self::HandedOver(_), key) => with.owners.judge(partition, key),
+        }
+    }
+}
+
 /// P1: the owner's key with an epoch one higher and this broker's boot in it, and its version.
+///
+/// # Errors
+/// `PARTITION_MOVED` where the claim does not stand; `PARTITION_LOADING`; those of metadata.
 pub(crate) async fn win_epoch(
     with: &Collaborators,
     partition: PartitionId,
+    claim: Claim,
 ) -> Result<(Partition, Revision), Fault> {
     let key = partition_key(partition);
     let mut tries = 0;
@@ -246,6 +282,8 @@ pub(crate) async fn win_epoch(
                 (Compare::Version(key.clone(), found.version), before)
             }
         };
+        let known = found.as_ref().map(|found| (&before, found.version));
+        claim.stands(with, partition, known)?;
         let record = Partition {
             owner_epoch: before.owner_epoch + 1,
             owner: with.broker.to_string(),

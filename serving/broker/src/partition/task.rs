@@ -371,7 +371,10 @@ impl Task {
         }));
     }
 
-    pub(super) fn snapshot_ended(&mut self, result: Result<(), SnapshotError>) -> Result<(), Fault> {
+    pub(super) fn snapshot_ended(
+        &mut self,
+        result: Result<(), SnapshotError>,
+    ) -> Result<(), Fault> {
         let now = self.clock.now_ms();
         match result {
             Ok(()) => {

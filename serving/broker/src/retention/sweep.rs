@@ -121,7 +121,7 @@ impl Sweep {
             open.retain(limits).await?;
             return Ok(None);
         }
-        if limits.is_unlimited() {
+        if limits.is_unlimited() || self.partitions.is_elsewhere(partition) {
             return Ok(None);
         }
         let now = self.partitions.with.clock.now_ms();

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bookie_client::{BookieDirectory, Candidate, ClientConfig, LedgerClient};
 use bookie_metadata::testing::{Call, Fate, FaultyStore};
-use bookie_metadata::{BoxFuture, MemoryStore, MetadataError, MetadataStore};
+use bookie_metadata::{BoxFuture, MemoryStore, MetadataError, MetadataStore, Op, Txn};
 use hulse_proto::bookie::BookieCalls;
 use hulse_proto::error::Fault;
 use hulse_proto::id::{CellId, Incarnation, NodeName};
 use hulse_proto::ledger::{Member, Quorums};
 use hulse_proto::time::{TimestampMs, WallClock};
+use hulse_proto::wire::{Message as _, metadata};
 use prometheus_client::registry::Registry;
 use uuid::Uuid;
 
@@ -66,6 +67,11 @@ impl BookieDirectory for OnlyBookie {
     }
 }
 
+/// The identity of one life.
+fn boot(life: u8) -> Uuid {
+    Uuid::from_u128(u128::from(life) + 1)
+}
+
 /// What outlives one life of the broker.
 #[derive(Clone)]
 pub struct MemoryBroker {
@@ -102,7 +108,7 @@ impl MemoryBroker {
             metadata: metadata.clone(),
             client: self.client([life; 32]),
             clock: clock.clone(),
-            boot: Uuid::from_u128(u128::from(life) + 1),
+            boot: boot(life),
         };
         let topics = TopicsConfig {
             default_partitions: config.default_partitions,
@@ -136,6 +142,36 @@ impl MemoryBroker {
             metrics: broker.metrics,
             storage_damage: broker.storage_damage,
         })
+    }
+
+    /// Registers a broker as the command line does: life `life` of it, from 0, which Kafka's clients reach here, if at all.
+    pub async fn register(&self, name: &str, life: u8, endpoint: &str, kafka: Option<(&str, u16)>) {
+        let place = |(host, port): (&str, u16)| metadata::KafkaPlace {
+            listener: String::new(),
+            host: host.to_owned(),
+            port: u32::from(port),
+        };
+        let node = metadata::Node {
+            boot_uuid: boot(life).as_bytes().to_vec().into(),
+            endpoint: endpoint.to_owned(),
+            kafka: kafka.map(place).into_iter().collect(),
+            ..Default::default()
+        };
+        let op = Op::put(format!("node/broker/{name}"), node.encode_to_vec());
+        let txn = Txn {
+            compares: Vec::new(),
+            ops: vec![op],
+        };
+        self.metadata.txn(txn).await.expect("memory takes it");
+    }
+
+    /// From now on this broker knows those that are registered, as one that is served does. Answers when it does.
+    pub async fn follow(front: &Arc<Front>) {
+        let owners = front.partitions.with.owners.clone();
+        owners.begin();
+        let (following, partitions) = (owners.clone(), front.partitions.clone());
+        tokio::spawn(async move { following.run(&partitions).await });
+        owners.known_within(Duration::from_secs(1)).await;
     }
 
     /// From now on a take-over goes on for twice this time after it has won its epoch, and a new ledger takes it once more; of zero,

@@ -169,7 +169,7 @@ impl Topic {
     }
 
     /// Refuses a topic that is being deleted.
-    pub(super) fn serving(self) -> Result<Self, Fault> {
+    pub(crate) fn serving(self) -> Result<Self, Fault> {
         match self.state {
             TopicState::Active => Ok(self),
             TopicState::Deleting => Err(deleting(&self.name)),

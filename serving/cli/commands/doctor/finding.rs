@@ -22,7 +22,7 @@ pub(crate) enum Weight {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     code: &'static str,
-    pub(super) weight: Weight,
+    pub(crate) weight: Weight,
     what: String,
     why: String,
     object: String,
@@ -31,7 +31,7 @@ pub(crate) struct Finding {
 
 /// What the doctor knows to look for. The codes are stable for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ailment {
+pub(crate) enum Ailment {
     /// No server at the address.
     Unreachable,
     /// The address of metrics does not answer.
@@ -70,6 +70,20 @@ pub(super) enum Ailment {
     Evicted,
     /// A subscription has outlived its topics.
     Outlived,
+    /// A bookie's lease has ended.
+    BookieDown,
+    /// Records wait for bookies.
+    TooFewBookies,
+    /// Ledgers lack copies.
+    FewerCopies,
+    /// Records that nobody has.
+    NoCopyLeft,
+    /// A bookie is being decommissioned.
+    Draining,
+    /// Nobody repairs.
+    NoUpkeep,
+    /// A node does not answer where it says that it does.
+    SilentNode,
 }
 
 impl Ailment {
@@ -94,11 +108,18 @@ impl Ailment {
             Self::NotScrubbed => ("DOCTOR-17", Weight::Note),
             Self::Evicted => ("DOCTOR-18", Weight::Note),
             Self::Outlived => ("DOCTOR-19", Weight::Note),
+            Self::BookieDown => ("DOCTOR-30", Weight::Problem),
+            Self::TooFewBookies => ("DOCTOR-31", Weight::Problem),
+            Self::FewerCopies => ("DOCTOR-32", Weight::Problem),
+            Self::NoCopyLeft => ("DOCTOR-33", Weight::Damage),
+            Self::Draining => ("DOCTOR-34", Weight::Note),
+            Self::NoUpkeep => ("DOCTOR-35", Weight::Problem),
+            Self::SilentNode => ("DOCTOR-36", Weight::Problem),
         }
     }
 
     /// A finding of this kind.
-    pub(super) fn found(self, what: impl Into<String>, object: impl Into<String>) -> Finding {
+    pub(crate) fn found(self, what: impl Into<String>, object: impl Into<String>) -> Finding {
         let (code, weight) = self.parts();
         Finding {
             code,
@@ -114,14 +135,14 @@ impl Ailment {
 impl Finding {
     /// Why it is so, and what follows.
     #[must_use]
-    pub(super) fn why(mut self, why: impl Into<String>) -> Self {
+    pub(crate) fn why(mut self, why: impl Into<String>) -> Self {
         self.why = why.into();
         self
     }
 
     /// What to run or change next.
     #[must_use]
-    pub(super) fn next(mut self, next: impl Into<String>) -> Self {
+    pub(crate) fn next(mut self, next: impl Into<String>) -> Self {
         self.next = next.into();
         self
     }
@@ -133,7 +154,7 @@ impl Finding {
 
     /// Its code, for tests.
     #[cfg(test)]
-    pub(super) fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         self.code
     }
 }

@@ -9,20 +9,20 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// 200, say.
-    pub(super) status: u16,
+    pub(crate) status: u16,
     /// The server's date, ms since 1970, if it tells it; whole seconds.
     pub(super) date_ms: Option<i64>,
     /// What follows the head.
-    pub(super) body: String,
+    pub(crate) body: String,
 }
 
 /// Asks once.
 ///
 /// # Errors
 /// Nobody answers in time, or not in HTTP.
-pub(super) fn get(address: &str, path: &str, wait: Duration) -> Result<Answer, String> {
+pub(crate) fn get(address: &str, path: &str, wait: Duration) -> Result<Answer, String> {
     let words = |error: std::io::Error| format!("{address}: {error}");
     let mut last = format!("{address} has no address");
     for at in address.to_socket_addrs().map_err(words)? {

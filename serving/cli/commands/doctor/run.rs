@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use hulse_proto::time::WallClock as _;
+use hulse_sdk::Admin;
 
 use super::finding::{Ailment, Finding, Weight};
 use super::looked::Looked;
 use super::metrics::Metrics;
-use super::{http, numbers, server};
+use super::{http, nodes, numbers, server};
 use crate::arguments::Doctor;
 use crate::commands::session::{FOREIGN, Session};
 use crate::failure::{Code, Failure, Stop};
@@ -81,6 +82,7 @@ async fn examine(session: Session<'_>, doctor: &Doctor, looked: &mut Looked) -> 
                 found.retain(|one| !one.is(Ailment::DamagedLog));
             }
             found.extend(more);
+            found.extend(of_nodes(session, doctor, &client.admin()).await);
         }
         Err(failure) if failure.is_code(Code::Unreachable) => {
             found = vec![elsewhere(name, &failure)]
@@ -93,6 +95,18 @@ async fn examine(session: Session<'_>, doctor: &Doctor, looked: &mut Looked) -> 
         ),
     }
     found
+}
+
+/// What the other nodes say. A server that does not know the question has none.
+async fn of_nodes(session: Session<'_>, doctor: &Doctor, admin: &Admin) -> Vec<Finding> {
+    let Ok(info) = admin.cluster(false).await else {
+        return Vec::new();
+    };
+    let own = doctor.http.clone();
+    let own = own.or_else(|| beside(session.globals.server.as_str()));
+    let wait = session.globals.timeout.0.min(HTTP_WAIT_MAX);
+    let here = own.as_deref().is_some_and(nodes::loopback);
+    nodes::examine(&info, own.as_deref(), here, wait)
 }
 
 /// Somebody answers who is no server of ours.

@@ -25,6 +25,8 @@ pub(crate) struct LedgerView {
     bookies: Vec<String>,
     /// What was lost, if anything.
     loss: Option<String>,
+    /// Entries with fewer copies than there should be.
+    lacking: Vec<String>,
 }
 
 impl From<Ledger> for LedgerView {
@@ -41,8 +43,14 @@ impl From<Ledger> for LedgerView {
             bytes: ledger.bytes,
             bookies: ledger.bookies,
             loss: ledger.loss,
+            lacking: ledger.lacking.into_iter().map(lacking).collect(),
         }
     }
+}
+
+fn lacking((entries, bookies): (std::ops::Range<u64>, Vec<String>)) -> String {
+    let (first, last) = (entries.start, entries.end.saturating_sub(1));
+    format!("entries {first} to {last} on {}", bookies.join(", "))
 }
 
 impl View for LedgerView {
@@ -62,6 +70,10 @@ impl View for LedgerView {
         Field::integer("bytes", "stored").or_null(),
         Field::text("bookies[]", "that store it"),
         Field::text("loss", "what was lost, if anything").or_null(),
+        Field::text(
+            "lacking[]",
+            "entries with fewer copies than there should be, and who lacks them",
+        ),
     ];
 
     fn name(&self) -> String {
@@ -90,6 +102,7 @@ impl View for LedgerView {
             "ENTRIES",
             "BYTES",
             "BOOKIES",
+            "LACKING",
             "LOSS",
         ];
         let mut table = Table::new(if wide { &broad } else { &narrow });
@@ -108,6 +121,10 @@ impl View for LedgerView {
                 cells.push(number(ledger.end_entry));
                 cells.push(ledger.bytes.map_or_else(|| "-".to_owned(), bytes));
                 cells.push(ledger.bookies.join(","));
+                cells.push(match ledger.lacking.is_empty() {
+                    true => "-".to_owned(),
+                    false => ledger.lacking.join("; "),
+                });
             }
             cells.push(ledger.loss.clone().unwrap_or_else(|| "-".to_owned()));
             table.row(cells);

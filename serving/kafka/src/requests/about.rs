@@ -59,8 +59,8 @@ pub(crate) fn older_versions(correlation: i32) -> Outcome {
     Outcome::message(asked, &versions(error_code::UNSUPPORTED_VERSION))
 }
 
-/// The brokers: this one.
-pub(super) fn cluster(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
+/// The brokers that serve this wire.
+pub(super) async fn cluster(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
     let message: DescribeClusterRequest = request.decode()?;
     let mut response = DescribeClusterResponse::default()
         .with_cluster_id(text(link.served.cluster_id.clone()))
@@ -74,11 +74,14 @@ pub(super) fn cluster(link: &Arc<Link>, mut request: Request) -> Result<Outcome,
         response.error_message = Some(text("this broker tells of brokers only"));
         response.endpoint_type = message.endpoint_type;
     } else {
-        let broker = DescribeClusterBroker::default()
-            .with_broker_id(link.served.node_id.into())
-            .with_host(text(link.host.clone()))
-            .with_port(i32::from(link.port));
-        response.brokers = vec![broker];
+        let nodes = link.nodes().await;
+        let brokers = nodes.all().map(|node| {
+            DescribeClusterBroker::default()
+                .with_broker_id(node.id.into())
+                .with_host(text(node.host.clone()))
+                .with_port(i32::from(node.port))
+        });
+        response.brokers = brokers.collect();
     }
     let code = response.error_code;
     Ok(Outcome::message(request.asked(), &response).with_code(code))

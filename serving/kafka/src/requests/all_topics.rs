@@ -15,6 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::metadata::served_topic;
 use super::rows::{ROWS_MAX, Rows};
+use crate::brokers::Nodes;
 use crate::link::Link;
 use crate::wire::{Answer, Asked, put_header, put_varint};
 
@@ -59,7 +60,11 @@ pub(super) async fn active_topics(link: &Link, rows: &mut Rows<'_>) -> Result<Ve
 ///
 /// # Errors
 /// `INVALID_REQUEST`: there are too many; `METADATA_UNAVAILABLE`.
-pub(super) async fn all_topics(link: &Arc<Link>, version: i16) -> Result<AllTopics, Fault> {
+pub(super) async fn all_topics(
+    link: &Arc<Link>,
+    nodes: &Nodes,
+    version: i16,
+) -> Result<AllTopics, Fault> {
     let mut turn = None;
     loop {
         let mut rows = Rows::new(link);
@@ -81,7 +86,7 @@ pub(super) async fn all_topics(link: &Arc<Link>, version: i16) -> Result<AllTopi
                 continue;
             }
         }
-        return encode(link, version, topics, turn).await;
+        return encode((link, nodes), version, topics, turn).await;
     }
 }
 
@@ -97,7 +102,7 @@ async fn take_turn(link: &Link) -> Result<OwnedSemaphorePermit, Fault> {
 }
 
 async fn encode(
-    link: &Link,
+    (link, nodes): (&Link, &Nodes),
     version: i16,
     topics: Vec<Topic>,
     turn: Option<OwnedSemaphorePermit>,
@@ -106,7 +111,7 @@ async fn encode(
     let mut out = BytesMut::new();
     let mut runs = Vec::new();
     for topic in topics {
-        let told = served_topic(link, &topic, None).await;
+        let told = served_topic((link, nodes), &topic, None).await;
         told.encode(&mut out, version)
             .map_err(|error| Fault::new(Reason::Internal, error.to_string()))?;
         if out.len() >= RUN_BYTES {

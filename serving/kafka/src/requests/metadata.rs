@@ -1,12 +1,12 @@
 //! Metadata and DescribeTopicPartitions: which topics there are, and who serves their partitions.
 //!
-//! Every partition has a leader, be it one that has yet to open it (serving.md D2.6): clients take a missing leader for an error. Only
+//! Every partition has a leader, this broker or another one, be it one that has yet to open it (serving.md D2.6): clients take a missing leader for an error. Only
 //! while metadata do not answer a closed partition has none, as nobody can open it then.
 
 use std::sync::Arc;
 
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::OwnerEpoch;
+use hulse_proto::id::{NodeName, OwnerEpoch};
 use kafka_protocol::messages::describe_topic_partitions_response::{
     Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
 };
@@ -15,7 +15,7 @@ use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use kafka_protocol::messages::{
-    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, MetadataRequest,
+    BrokerId, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, MetadataRequest,
     MetadataResponse, TopicName,
 };
 use serving_broker::{Action, Resource, Topic};
@@ -25,6 +25,7 @@ use super::about::NO_OPERATIONS;
 use super::all_topics::{active_topics, all_topics};
 use super::rows::{Rows, once};
 use super::stage::Outcome;
+use crate::brokers::Nodes;
 use crate::error_code;
 use crate::link::Link;
 use crate::names;
@@ -50,23 +51,25 @@ pub(super) async fn metadata(link: &Arc<Link>, mut request: Request) -> Result<O
     if all {
         return Ok(all_of_them(link, request.asked()).await);
     }
+    let nodes = link.nodes().await;
     let mut rows = Rows::new(link);
     let named = once(named, |topic| (topic.name.clone(), topic.topic_id));
     let mut topics = Vec::with_capacity(named.len());
     for (number, wanted) in named.into_iter().enumerate() {
         let create = message.allow_auto_topic_creation && number < CREATED_MAX;
-        topics.push(one(link, version, wanted, create, &mut rows).await);
+        topics.push(one((link, &nodes), version, (wanted, create), &mut rows).await);
     }
     let code = error_code::first_error(topics.iter().map(|row| row.error_code));
-    let response = without_topics(link).with_topics(topics);
+    let response = without_topics(link, &nodes).with_topics(topics);
     Ok(Outcome::message(request.asked(), &response).with_code(code))
 }
 
 /// The answer for all topics; one that cannot be given whole is not given in part.
 async fn all_of_them(link: &Arc<Link>, asked: Asked) -> Outcome {
-    let fault = match all_topics(link, asked.version).await {
+    let nodes = link.nodes().await;
+    let fault = match all_topics(link, &nodes, asked.version).await {
         Ok(topics) => {
-            let answer = topics.answer(asked, &without_topics(link));
+            let answer = topics.answer(asked, &without_topics(link, &nodes));
             let unsaid = || Outcome::Close("metadata cannot be said in this version".to_owned());
             return answer.map_or_else(unsaid, Outcome::Answer);
         }
@@ -77,18 +80,20 @@ async fn all_of_them(link: &Arc<Link>, asked: Asked) -> Outcome {
         return Outcome::Close(fault.to_string());
     }
     let code = error_code::of_request(fault.reason);
-    let response = without_topics(link).with_error_code(code);
+    let response = without_topics(link, &nodes).with_error_code(code);
     Outcome::message(asked, &response).with_code(code)
 }
 
 /// What stands around the topics.
-fn without_topics(link: &Link) -> MetadataResponse {
-    let broker = MetadataResponseBroker::default()
-        .with_node_id(link.served.node_id.into())
-        .with_host(text(link.host.clone()))
-        .with_port(i32::from(link.port));
+fn without_topics(link: &Link, nodes: &Nodes) -> MetadataResponse {
+    let brokers = nodes.all().map(|node| {
+        MetadataResponseBroker::default()
+            .with_node_id(node.id.into())
+            .with_host(text(node.host.clone()))
+            .with_port(i32::from(node.port))
+    });
     MetadataResponse::default()
-        .with_brokers(vec![broker])
+        .with_brokers(brokers.collect())
         .with_cluster_id(Some(text(link.served.cluster_id.clone())))
         .with_controller_id(link.served.node_id.into())
         .with_cluster_authorized_operations(NO_OPERATIONS)
@@ -96,10 +101,9 @@ fn without_topics(link: &Link) -> MetadataResponse {
 
 /// One topic, as it was asked for.
 async fn one(
-    link: &Link,
+    (link, nodes): (&Link, &Nodes),
     version: i16,
-    wanted: MetadataRequestTopic,
-    create: bool,
+    (wanted, create): (MetadataRequestTopic, bool),
     rows: &mut Rows<'_>,
 ) -> MetadataResponseTopic {
     let id = wanted.topic_id;
@@ -113,7 +117,7 @@ async fn one(
     match found {
         Ok(topic) => {
             let name = wanted.name.filter(|_| id.is_nil());
-            served_topic(link, &topic, name).await
+            served_topic((link, nodes), &topic, name).await
         }
         Err(fault) => {
             link.front().metrics().fault(fault.reason);
@@ -152,23 +156,50 @@ async fn find(
     front.topics().resolve(&name, create).await
 }
 
-/// The epoch of each partition; `None`: it is closed and metadata, without which it cannot open, do not answer.
-async fn epochs(link: &Link, topic: &Topic) -> Vec<Option<OwnerEpoch>> {
+/// The owner and the epoch of each partition; `None`: it is closed and metadata, without which it cannot open, do not answer.
+async fn owners(link: &Link, topic: &Topic) -> Vec<Option<(Option<NodeName>, OwnerEpoch)>> {
     let partitions = link.front().partitions();
-    match partitions.leader_epochs(topic).await {
-        Ok(epochs) => epochs.into_iter().map(Some).collect(),
+    match partitions.owners_of(topic).await {
+        Ok(owners) => owners.into_iter().map(Some).collect(),
         Err(_) => topic
             .partition_ids()
-            .map(|id| partitions.opened(id).map(|open| open.leader_epoch()))
+            .map(|id| Some((None, partitions.opened(id)?.leader_epoch())))
             .collect(),
     }
 }
 
-/// (code, leader, epoch) of a partition.
-fn leader(link: &Link, epoch: Option<OwnerEpoch>) -> (i16, i32, i32) {
-    match epoch {
-        Some(epoch) => (error_code::NONE, link.served.node_id, epoch_number(epoch)),
-        None => (error_code::of_request(Reason::PartitionLoading), -1, -1),
+/// Who leads a partition, as the wire has it.
+struct Leader {
+    code: i16,
+    id: i32,
+    epoch: i32,
+}
+
+impl Leader {
+    fn of(nodes: &Nodes, owner: Option<(Option<NodeName>, OwnerEpoch)>) -> Self {
+        let found = owner.and_then(|(owner, epoch)| Some((nodes.id_of(owner.as_ref())?, epoch)));
+        match found {
+            Some((id, epoch)) => Self {
+                code: error_code::NONE,
+                id,
+                epoch: epoch_number(epoch),
+            },
+            None => Self {
+                code: error_code::of_request(Reason::PartitionLoading),
+                id: -1,
+                epoch: -1,
+            },
+        }
+    }
+
+    /// Clients want replicas, of which they read nothing else; without a leader it is this broker.
+    fn replicas(&self, link: &Link) -> Vec<BrokerId> {
+        let id = if self.id < 0 {
+            link.served.node_id
+        } else {
+            self.id
+        };
+        vec![id.into()]
     }
 }
 
@@ -179,21 +210,20 @@ pub(crate) fn epoch_number(epoch: OwnerEpoch) -> i32 {
 
 /// A topic as it is served. It is called as the client called it, which finds it by that; else by its short name.
 pub(super) async fn served_topic(
-    link: &Link,
+    (link, nodes): (&Link, &Nodes),
     topic: &Topic,
     asked: Option<TopicName>,
 ) -> MetadataResponseTopic {
-    let us = vec![link.served.node_id.into()];
-    let epochs = epochs(link, topic).await;
-    let partitions = epochs.into_iter().enumerate().map(|(index, epoch)| {
-        let (code, leader, epoch) = leader(link, epoch);
+    let owners = owners(link, topic).await;
+    let partitions = owners.into_iter().enumerate().map(|(index, owner)| {
+        let leader = Leader::of(nodes, owner);
         MetadataResponsePartition::default()
-            .with_error_code(code)
+            .with_error_code(leader.code)
             .with_partition_index(index as i32)
-            .with_leader_id(leader.into())
-            .with_leader_epoch(epoch)
-            .with_replica_nodes(us.clone())
-            .with_isr_nodes(us.clone())
+            .with_leader_id(leader.id.into())
+            .with_leader_epoch(leader.epoch)
+            .with_replica_nodes(leader.replicas(link))
+            .with_isr_nodes(leader.replicas(link))
     });
     MetadataResponseTopic::default()
         .with_name(asked.or_else(|| Some(names::tell(&topic.name))))
@@ -228,13 +258,14 @@ pub(super) async fn topic_partitions(
             begin = usize::try_from(cursor.partition_index).unwrap_or(0);
         }
     }
+    let nodes = link.nodes().await;
     let mut response = DescribeTopicPartitionsResponse::default();
     for name in names {
         if room == 0 {
             response.next_cursor = Some(Cursor::default().with_topic_name(name));
             break;
         }
-        let (topic, next) = described(link, &name, begin, &mut room, &mut rows).await;
+        let (topic, next) = described((link, &nodes), &name, begin, &mut room, &mut rows).await;
         response.topics.push(topic);
         begin = 0;
         if let Some(next) = next {
@@ -249,7 +280,7 @@ pub(super) async fn topic_partitions(
 
 /// A topic from partition `begin` on, as far as there is room, and the partition where it goes on.
 async fn described(
-    link: &Link,
+    (link, nodes): (&Link, &Nodes),
     name: &TopicName,
     begin: usize,
     room: &mut usize,
@@ -273,19 +304,19 @@ async fn described(
             return (response, None);
         }
     };
-    let us = vec![link.served.node_id.into()];
-    let epochs = epochs(link, &topic).await;
-    let end = epochs.len().min(begin.saturating_add(*room));
-    let partitions = epochs.iter().enumerate().take(end).skip(begin);
-    let partitions = partitions.map(|(index, epoch)| {
-        let (code, leader, epoch) = leader(link, *epoch);
+    let owners = owners(link, &topic).await;
+    let count = owners.len();
+    let end = count.min(begin.saturating_add(*room));
+    let partitions = owners.into_iter().enumerate().take(end).skip(begin);
+    let partitions = partitions.map(|(index, owner)| {
+        let leader = Leader::of(nodes, owner);
         DescribeTopicPartitionsResponsePartition::default()
-            .with_error_code(code)
+            .with_error_code(leader.code)
             .with_partition_index(index as i32)
-            .with_leader_id(leader.into())
-            .with_leader_epoch(epoch)
-            .with_replica_nodes(us.clone())
-            .with_isr_nodes(us.clone())
+            .with_leader_id(leader.id.into())
+            .with_leader_epoch(leader.epoch)
+            .with_replica_nodes(leader.replicas(link))
+            .with_isr_nodes(leader.replicas(link))
             // The schema allows null; the Java client does not.
             .with_eligible_leader_replicas(Some(Vec::new()))
             .with_last_known_elr(Some(Vec::new()))
@@ -295,5 +326,5 @@ async fn described(
         .with_topic_id(topic.id.0)
         .with_partitions(partitions.collect());
     *room -= response.partitions.len();
-    (response, (end < epochs.len()).then_some(end))
+    (response, (end < count).then_some(end))
 }

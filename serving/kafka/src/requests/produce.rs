@@ -424,6 +424,11 @@ async fn settle(
                 // The partition's next life may know nothing of its producer.
                 lock(&link.owed).refused(pending.place, &header);
             }
+            let response = match fault.reason {
+                // The leader is another one, and this broker's epoch says nothing of it: metadata do.
+                Reason::PartitionMoved => response.with_current_leader(LeaderIdAndEpoch::default()),
+                _ => response,
+            };
             refuse(response, refused(link.front(), topic_id, fault))
         }
     }

@@ -86,7 +86,7 @@ async fn whole(link: &Arc<Link>, request: Request) -> Result<Outcome, Broken> {
         ApiKey::ApiVersions => about::api_versions(request),
         ApiKey::Metadata => metadata::metadata(link, request).await,
         ApiKey::DescribeTopicPartitions => metadata::topic_partitions(link, request).await,
-        ApiKey::DescribeCluster => about::cluster(link, request),
+        ApiKey::DescribeCluster => about::cluster(link, request).await,
         ApiKey::FindCoordinator => about::coordinator(link, request),
         ApiKey::OffsetFetch => committed::fetch(link, request).await,
         ApiKey::InitProducerId => about::init_producer_id(link, request).await,

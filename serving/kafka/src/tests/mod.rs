@@ -1,6 +1,7 @@
 //! The listener over a broker in memory, as a client of another hand's messages sees it.
 
 mod about;
+mod brokers;
 mod connection;
 mod fetching;
 mod offsets;

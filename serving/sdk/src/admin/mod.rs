@@ -1,6 +1,9 @@
 //! Administration of topics, subscriptions and ledgers: typed forms of services Admin and Subscriptions.
 
 mod backlog;
+mod bookies;
+mod brokers;
+mod cluster;
 mod damage;
 mod handle;
 mod offsets;
@@ -10,6 +13,8 @@ mod subscriptions;
 mod types;
 
 pub use backlog::{BacklogAction, BacklogQuota, KeptBacklog};
+pub use bookies::{Blocked, Bookie, BookieState, Bookies, LiveBookie, Upkeep};
+pub use cluster::{Broker, Cluster};
 pub use damage::{Damage, DamagedRecords};
 pub use handle::Admin;
 pub use offsets::Offsets;

@@ -87,6 +87,8 @@ pub struct Ledger {
     pub bookies: Vec<String>,
     /// Set when something was lost: `tail_lost`, `accepted`, ….
     pub loss: Option<String>,
+    /// Entries that its writer could not store everywhere, as far as they are not repaired, and on whom they are missing.
+    pub lacking: Vec<(std::ops::Range<u64>, Vec<String>)>,
 }
 
 impl Topic {
@@ -147,6 +149,11 @@ impl Ledger {
             bytes: wire.bytes,
             bookies: wire.bookies,
             loss: Some(wire.loss).filter(|loss| !loss.is_empty()),
+            lacking: wire
+                .lacking
+                .into_iter()
+                .map(|lacking| (lacking.first_entry..lacking.end_entry, lacking.bookies))
+                .collect(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Unary calls: deadline, back-off, next broker.
 
 use std::future::Future;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use crate::error::Error;
 
 /// How long one attempt of a quick call may take.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Brokers that are kept besides those that were given.
+const LEARNED_MAX: usize = 64;
 
 /// What may be done after an attempt whose outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +45,10 @@ impl Core {
         let mut backoff = Backoff::new();
         let mut before: Option<Error> = None;
         loop {
-            let index = self.preferred.load(Ordering::Relaxed) % self.brokers.len();
-            let error = match self.call_once(index, repeat, deadline, &attempt).await {
+            let known = self.known_brokers();
+            let index = self.preferred.load(Ordering::Relaxed) % known.len();
+            let broker = &known[index];
+            let error = match self.call_once(broker, repeat, deadline, &attempt).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -58,7 +64,7 @@ impl Core {
                 return Err(error);
             }
             // Another caller may have moved on already; then its choice stays.
-            let next = (index + 1) % self.brokers.len();
+            let next = (index + 1) % known.len();
             let preferred = &self.preferred;
             let _ = preferred.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
             let wait = backoff.next(&mut rng, error.retry_after());
@@ -72,7 +78,7 @@ impl Core {
 
     async fn call_once<T, F, A>(
         &self,
-        index: usize,
+        broker: &Broker,
         repeat: Repeat,
         deadline: Instant,
         attempt: &F,
@@ -81,7 +87,6 @@ impl Core {
         F: Fn(Channel) -> A,
         A: Future<Output = Result<Response<T>, Status>>,
     {
-        let broker = &self.brokers[index];
         let channel = self.pool.channel(broker, Purpose::Control)?;
         // A call that may not be repeated has the whole time: giving up early would only make its outcome unknown.
         let until = match repeat {
@@ -94,6 +99,27 @@ impl Core {
                 .map_err(|status| Error::from_status(&status)),
             Err(_) => Err(late(broker)),
         }
+    }
+
+    /// Those that were given, then those that were learned.
+    fn known_brokers(&self) -> Vec<Broker> {
+        let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        self.brokers.iter().chain(&*learned).cloned().collect()
+    }
+
+    /// Keeps the brokers that a look-up names, before those that were named earlier: one that is away now may be the only one that is
+    /// there later.
+    pub(super) fn learn_brokers(&self, endpoints: &[String]) {
+        let named = endpoints.iter().filter_map(|text| Broker::parse(text).ok());
+        let mut others: Vec<_> = named
+            .filter(|broker| !self.brokers.contains(broker))
+            .collect();
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = learned.drain(..).filter(|broker| !others.contains(broker));
+        let earlier: Vec<_> = earlier.collect();
+        others.extend(earlier);
+        others.truncate(LEARNED_MAX);
+        *learned = others;
     }
 
     /// One attempt at one broker, for calls that belong to the owner of a partition. The caller retries.

@@ -30,7 +30,9 @@ pub struct Client {
 pub(crate) struct Core {
     /// As given; each knows the way to every partition.
     pub(super) brokers: Vec<Broker>,
-    /// Index of the one that answered last.
+    /// Others, as look-ups named them: for the time when those that were given do not answer.
+    pub(super) learned: Mutex<Vec<Broker>>,
+    /// Index of the one that answered last, among those that were given and then those that were learned.
     pub(super) preferred: AtomicUsize,
     pub(crate) request_timeout: Duration,
     pub(crate) client_id: String,
@@ -65,6 +67,7 @@ impl Client {
         };
         let core = Core {
             brokers: parts.brokers,
+            learned: Mutex::default(),
             preferred: AtomicUsize::new(0),
             request_timeout: parts.request_timeout,
             client_id: parts.client_id,

@@ -9,4 +9,4 @@ pub use builder::ClientBuilder;
 pub(crate) use call::Repeat;
 pub use handle::Client;
 pub(crate) use handle::Core;
-pub(crate) use topic::Topic;
+pub(crate) use topic::{Redirect, Topic};

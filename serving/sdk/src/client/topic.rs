@@ -43,6 +43,7 @@ impl Core {
             let words = format!("the look-up of {asked} topics answered {found}; report it");
             return Err(Error::local(ErrorKind::Internal, words));
         }
+        self.learn_brokers(&answer.brokers);
         Ok(answer.topics)
     }
 
@@ -81,22 +82,68 @@ impl Core {
             let slot = owners.get_mut(owner.index as usize);
             let slot = slot.ok_or_else(|| wrong("a partition outside the topic"))?;
             // Without an owner any broker may be asked; it answers with the way or opens the partition itself.
-            *slot = Some(match owner.endpoint.as_str() {
+            let broker = match owner.endpoint.as_str() {
                 "" => self.brokers[0].clone(),
                 endpoint => Broker::parse(endpoint)?,
+            };
+            *slot = Some(Redirect {
+                broker,
+                leader_epoch: owner.leader_epoch,
+                revision: owner.revision,
             });
         }
         let owners: Option<Vec<_>> = owners.into_iter().collect();
         let owners = owners.ok_or_else(|| wrong("the same partition twice"))?;
-        let mut leader_epochs = vec![0; count];
-        for owner in &answer.partitions {
-            leader_epochs[owner.index as usize] = owner.leader_epoch;
-        }
-        Ok(Resolved {
-            id,
-            owners,
-            leader_epochs,
+        Ok(Resolved { id, owners })
+    }
+}
+
+/// Where a broker says that a partition is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    broker: Broker,
+    /// As the answering broker knows it; 0: nobody serves it yet.
+    leader_epoch: u32,
+    /// Of metadata; 0: not said.
+    revision: u64,
+}
+
+impl Redirect {
+    /// `None` where no broker is named.
+    pub(crate) fn from_wire(owner: &v1::PartitionOwner) -> Option<Self> {
+        Some(Self {
+            broker: Broker::parse(&owner.endpoint).ok()?,
+            leader_epoch: owner.leader_epoch,
+            revision: owner.revision,
         })
+    }
+
+    /// As a refusal names it.
+    pub(crate) fn from_fault(fault: &Fault) -> Option<Self> {
+        let detail = |name| fault.details.get(name);
+        Some(Self {
+            broker: Broker::parse(detail("endpoint")?).ok()?,
+            leader_epoch: detail("leader_epoch")?.parse().ok()?,
+            revision: detail("revision")?.parse().ok()?,
+        })
+    }
+
+    /// The word of a broker that knows less than is known here: of an epoch that is over, or, where nobody serves the partition as far
+    /// as it knows, of an earlier moment.
+    fn is_older_than(&self, known: &Self) -> bool {
+        match self.leader_epoch {
+            0 => self.revision < known.revision,
+            epoch => epoch < known.leader_epoch,
+        }
+    }
+
+    /// It says something new.
+    fn is_news_to(&self, known: &Self) -> bool {
+        let newer = match self.leader_epoch {
+            0 => self.revision > known.revision,
+            epoch => (epoch, self.revision) > (known.leader_epoch, known.revision),
+        };
+        newer && self.broker != known.broker
     }
 }
 
@@ -104,9 +151,21 @@ impl Core {
 struct Resolved {
     id: TopicId,
     /// By partition index.
-    owners: Vec<Broker>,
-    /// Leader epochs as the answering broker knows them; 0: not opened yet.
-    leader_epochs: Vec<u32>,
+    owners: Vec<Redirect>,
+}
+
+impl Resolved {
+    /// Takes a newer look-up, but for words that are older than what is known.
+    fn learn(&mut self, mut newer: Self) {
+        if newer.id == self.id {
+            for (said, known) in newer.owners.iter_mut().zip(&self.owners) {
+                if said.is_older_than(known) {
+                    said.clone_from(known);
+                }
+            }
+        }
+        *self = newer;
+    }
 }
 
 /// A topic as last resolved.
@@ -140,7 +199,7 @@ impl Topic {
     pub(crate) fn owner(&self, partition: u32) -> Result<(TopicId, Broker), Error> {
         let resolved = self.lock();
         match resolved.owners.get(partition as usize) {
-            Some(owner) => Ok((resolved.id, owner.clone())),
+            Some(owner) => Ok((resolved.id, owner.broker.clone())),
             None => Err(Fault::new(
                 Reason::PartitionNotFound,
                 format!(
@@ -155,24 +214,72 @@ impl Topic {
 
     /// Leader epoch of each partition, as last resolved; 0: not known.
     pub(crate) fn leader_epochs(&self) -> Vec<u32> {
-        self.lock().leader_epochs.clone()
+        let resolved = self.lock();
+        resolved.owners.iter().map(|of| of.leader_epoch).collect()
     }
 
-    /// Takes a server's word for where the partition is now.
-    pub(crate) fn moved(&self, partition: u32, owner: Broker) {
-        if let Some(slot) = self.lock().owners.get_mut(partition as usize) {
-            *slot = owner;
-        }
+    /// Takes a server's word for where the partition is now. False: it says nothing new, so that the look-up is to be asked.
+    pub(crate) fn moved(&self, partition: u32, to: Redirect) -> bool {
+        let mut resolved = self.lock();
+        let slot = resolved.owners.get_mut(partition as usize);
+        let newer = slot.filter(|known| to.is_news_to(known));
+        newer.map(|known| *known = to).is_some()
     }
 
     /// Asks again. Never creates: a producer that lives on must not bring a deleted topic back.
     pub(crate) async fn refresh(&self) -> Result<(), Error> {
         let resolved = self.core.resolve_one(&self.name, false).await?;
-        *self.lock() = resolved;
+        self.lock().learn(resolved);
         Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Resolved> {
         self.resolved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16, leader_epoch: u32, revision: u64) -> Redirect {
+        Redirect {
+            broker: Broker::parse(&format!("h:{port}")).unwrap(),
+            leader_epoch,
+            revision,
+        }
+    }
+
+    #[test]
+    fn redirect_is_followed_only_where_it_knows_more() {
+        let known = at(1, 3, 100);
+        for newer in [at(2, 4, 90), at(2, 3, 101), at(2, 0, 101)] {
+            assert!(newer.is_news_to(&known) && !newer.is_older_than(&known));
+        }
+        for old in [at(2, 2, 200), at(2, 0, 99)] {
+            assert!(!old.is_news_to(&known) && old.is_older_than(&known));
+        }
+        // The same again, and the broker that was just asked: no reason to hurry.
+        for same in [at(2, 3, 100), at(1, 4, 200), at(2, 0, 100)] {
+            assert!(!same.is_news_to(&known));
+        }
+    }
+
+    #[test]
+    fn look_up_of_a_broker_that_lags_changes_nothing_of_what_is_known() {
+        let id = TopicId(uuid::Uuid::from_u128(1));
+        let owners = |owners| Resolved { id, owners };
+        let mut resolved = owners(vec![at(1, 3, 100), at(1, 3, 100)]);
+        resolved.learn(owners(vec![at(2, 2, 90), at(2, 4, 120), at(2, 0, 90)]));
+        assert_eq!(
+            resolved.owners,
+            [at(1, 3, 100), at(2, 4, 120), at(2, 0, 90)]
+        );
+        let other = Resolved {
+            id: TopicId(uuid::Uuid::from_u128(2)),
+            owners: vec![at(2, 1, 1)],
+        };
+        resolved.learn(other);
+        assert_eq!(resolved.owners, [at(2, 1, 1)], "another topic of the name");
     }
 }

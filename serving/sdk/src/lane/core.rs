@@ -63,6 +63,10 @@ pub(crate) struct LaneCore<P> {
     phase: Phase,
     /// Number of the next batch on this link.
     next_seq: u64,
+    /// The highest under which a lane was opened: an owner of a lower one is none any more.
+    leader_epoch: u32,
+    /// The leader epoch whose owner found a sequence out of order: believed when it says so again after a look-up.
+    doubted: Option<u32>,
 }
 
 type Effects<P> = Vec<Effect<<P as Payload>::Tag>>;
@@ -77,6 +81,8 @@ impl<P: Payload> LaneCore<P> {
             window_max: BATCHES_IN_FLIGHT_MAX,
             phase: Phase::Down,
             next_seq: 0,
+            leader_epoch: 0,
+            doubted: None,
         }
     }
 
@@ -145,7 +151,11 @@ impl<P: Payload> LaneCore<P> {
             return effects;
         }
         match event {
+            Event::Opened { leader_epoch, .. } if leader_epoch < self.leader_epoch => {
+                effects.push(look_again());
+            }
             Event::Opened {
+                leader_epoch,
                 last_epoch,
                 last_sequence,
                 batches_in_flight_max,
@@ -154,6 +164,7 @@ impl<P: Payload> LaneCore<P> {
                     0 => BATCHES_IN_FLIGHT_MAX,
                     max => max.min(BATCHES_IN_FLIGHT_MAX),
                 };
+                self.leader_epoch = leader_epoch;
                 self.opened(last_epoch, last_sequence, &mut effects);
             }
             Event::LinkLost => self.link_lost(),
@@ -259,6 +270,12 @@ impl<P: Payload> LaneCore<P> {
             return effects.push(Effect::Wait { at_least: None });
         };
         match (fault.reason, fault.kind()) {
+            // An owner that was overtaken does not know what its successor took: it is asked again where the look-up leads.
+            (Reason::OutOfOrderSequence, _) if self.doubted != Some(self.leader_epoch) => {
+                self.doubted = Some(self.leader_epoch);
+                self.link_lost();
+                effects.push(look_again());
+            }
             (Reason::OutOfOrderSequence, _) => self.stop(Cause::Refused(fault), false, effects),
             (_, ErrorKind::Fenced) => self.stop(Cause::Refused(fault), true, effects),
             (reason, kind) if kind == ErrorKind::NotOwner || is_about_topic(reason) => {
@@ -417,6 +434,14 @@ impl<P: Payload> LaneCore<P> {
         let seq = self.next_seq;
         self.next_seq += 1;
         seq
+    }
+}
+
+/// Not this owner.
+fn look_again<T>() -> Effect<T> {
+    Effect::Reopen {
+        resolve: true,
+        after: None,
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) enum Cause {
 pub(crate) enum Event {
     /// A lane was opened for [`super::core::LaneCore::identity`].
     Opened {
+        /// Under which the owner serves.
+        leader_epoch: u32,
         last_epoch: i32,
         last_sequence: i32,
         batches_in_flight_max: usize,

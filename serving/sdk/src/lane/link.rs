@@ -15,6 +15,9 @@ use crate::session::{Attachment, Down};
 /// How long a broker may take to open a partition, take-over included, before it is asked again.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Redirects that one attempt follows; then it waits, and the look-up is asked.
+const REDIRECTS_MAX: u32 = 2;
+
 /// An open lane.
 pub(crate) struct Link {
     pub(super) attachment: Attachment,
@@ -51,34 +54,37 @@ pub(super) async fn open(shared: Arc<Shared>, attempt: Attempt) -> Result<Link, 
         (true, Some(identity)) => Some(identity),
         (true, None) => Some(shared.identity().await?),
     };
-    let (topic, owner) = shared.topic.owner(partition)?;
-    let session = shared.core.sessions.get(&shared.core, &owner).await?;
-    let mut attachment = session.attach(open_lane(&shared, topic, partition, identity));
-    let answer = timeout(OPEN_TIMEOUT, attachment.recv()).await;
-    match answer.unwrap_or_else(|_| Down::Lost(slow())) {
-        Down::Opened(opened) => Ok(Link {
-            attachment,
-            topic,
-            identity,
-            opened,
-        }),
-        Down::Closed(Some(fault)) | Down::Fenced(fault) => Err(fault.into()),
-        Down::Moved(owner) => {
-            if let Some(owner) = owner {
-                shared.topic.moved(partition, owner);
+    for _ in 0..=REDIRECTS_MAX {
+        let (topic, owner) = shared.topic.owner(partition)?;
+        let session = shared.core.sessions.get(&shared.core, &owner).await?;
+        let mut attachment = session.attach(open_lane(&shared, topic, partition, identity));
+        let answer = timeout(OPEN_TIMEOUT, attachment.recv()).await;
+        match answer.unwrap_or_else(|_| Down::Lost(slow())) {
+            Down::Opened(opened) => {
+                return Ok(Link {
+                    attachment,
+                    topic,
+                    identity,
+                    opened,
+                });
             }
-            Err(Fault::new(
-                Reason::PartitionMoved,
-                "another broker serves the partition",
-            )
-            .into())
+            Down::Closed(Some(fault)) | Down::Fenced(fault) => return Err(fault.into()),
+            // Only a newer word than what is known is followed at once: two brokers that name each other are waited for.
+            Down::Moved(Some(to)) if shared.topic.moved(partition, to.clone()) => {}
+            Down::Moved(_) => break,
+            Down::Lost(error) => return Err(error),
+            _ => return Err(strange()),
         }
-        Down::Lost(error) => Err(error),
-        _ => Err(Error::local(
-            ErrorKind::Unavailable,
-            "the broker did not open the lane that was asked for; it is tried again",
-        )),
     }
+    let words = "another broker serves the partition; its owner is looked up again";
+    Err(Fault::new(Reason::PartitionMoved, words).into())
+}
+
+fn strange() -> Error {
+    Error::local(
+        ErrorKind::Unavailable,
+        "the broker did not open the lane that was asked for; it is tried again",
+    )
 }
 
 fn slow() -> Error {

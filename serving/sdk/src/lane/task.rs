@@ -20,6 +20,7 @@ use super::core::{LaneCore, is_about_topic};
 use super::event::{Cause, Effect, Event, Room, Stored};
 use super::link::{Attempt, Link, open};
 use crate::backoff::Backoff;
+use crate::client::Redirect;
 use crate::error::Error;
 use crate::producer::{Acks, BatchFate, Content, ProducerIdentity, Queue, Request, Shared, count};
 use crate::session::{Attachment, Down, Up};
@@ -205,6 +206,7 @@ impl LaneTask {
         let batches_in_flight_max = attachment.session.batches_in_flight_max;
         self.link = Some(attachment);
         self.event(Event::Opened {
+            leader_epoch: opened.leader_epoch,
             last_epoch: opened.last_epoch,
             last_sequence: opened.last_sequence,
             batches_in_flight_max,
@@ -254,17 +256,22 @@ impl LaneTask {
                     debug!(partition = self.partition, seq, %fault, "batch was refused");
                     self.trouble(&fault.clone().into());
                 }
+                if let Some(to) = Redirect::from_fault(&fault) {
+                    // The lane is opened anew for this refusal; the look-up is not believed where it knows less.
+                    self.shared.topic.moved(self.partition, to);
+                }
                 self.event(Event::Nacked { seq, fault });
             }
             Down::Flushed { seq } => self.barriers.passed(seq),
             Down::Moved(owner) => {
-                let owner_known = owner.is_some();
-                if let Some(owner) = owner {
-                    self.shared.topic.moved(self.partition, owner);
-                }
-                // A server's word is tried before a look-up.
+                let newer =
+                    owner.is_some_and(|owner| self.shared.topic.moved(self.partition, owner));
+                // A server's word is tried before a look-up, and at once, unless more is known already.
                 self.lose_link(None);
-                self.resolve = !owner_known;
+                if newer {
+                    self.resolve = false;
+                    self.delay = Duration::ZERO;
+                }
             }
             Down::Fenced(fault) if fault.kind() == ErrorKind::Fenced => {
                 self.shared.fail(fault.into());

@@ -16,7 +16,8 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 
 use super::outbound::{Credit, Outbound, Up};
-use crate::connect::{Broker, MESSAGE_BYTES_MAX};
+use crate::client::Redirect;
+use crate::connect::MESSAGE_BYTES_MAX;
 use crate::error::Error;
 
 /// How long the greeting may take, dial included.
@@ -38,7 +39,7 @@ pub(crate) enum Down {
         fault: Fault,
     },
     Fenced(Fault),
-    Moved(Option<Broker>),
+    Moved(Option<Redirect>),
     Flushed {
         seq: u64,
     },
@@ -247,9 +248,7 @@ impl Dispatch {
                 (fenced.lane, Down::Fenced(fault))
             }
             DownItem::Moved(moved) => {
-                let owner = moved
-                    .owner
-                    .and_then(|owner| Broker::parse(&owner.endpoint).ok());
+                let owner = moved.owner.as_ref().and_then(Redirect::from_wire);
                 (moved.lane, Down::Moved(owner))
             }
             DownItem::Flushed(flushed) => (flushed.lane, Down::Flushed { seq: flushed.seq }),

@@ -170,6 +170,7 @@ impl State {
             index,
             endpoint: self.address.to_string(),
             leader_epoch: 1,
+            ..Default::default()
         });
         v1::ResolvedTopic {
             name: name.to_owned(),
@@ -240,7 +241,10 @@ impl v1::lookup_server::Lookup for Service {
         let topics = names
             .map(|name| self.0.resolve(name, request.auto_create))
             .collect();
-        Ok(Response::new(v1::ResolveResponse { topics }))
+        Ok(Response::new(v1::ResolveResponse {
+            topics,
+            ..Default::default()
+        }))
     }
 }
 

@@ -12,7 +12,7 @@ use super::sim_bookie::SimBookie;
 use crate::trace;
 
 /// A pass comes after at most so long, ms.
-const REST_MS: u64 = 6_000;
+pub(super) const REST_MS: u64 = 6_000;
 /// A pass may drop this much at once, in hundredths: a run has few ledgers.
 const PERCENT_MAX: u8 = 100;
 
@@ -22,11 +22,17 @@ impl SimBookie {
         let stream = format!("collect {} {boot}", self.name);
         let mut rng = self.setup.seeds.stream(&stream);
         loop {
-            sleep(Duration::from_millis(rng.random_range(1..REST_MS))).await;
+            let most = self.state().collect_ms;
+            sleep(Duration::from_millis(rng.random_range(1..most))).await;
             if !self.collect(boot).await {
                 return;
             }
         }
+    }
+
+    /// From now on passes follow each other within so many ms, at least 2.
+    pub fn collect_within(&self, ms: u64) {
+        self.state().collect_ms = ms;
     }
 
     /// One pass; false when this boot has ended.
@@ -55,7 +61,19 @@ impl SimBookie {
             .into_iter()
             .map(Box::new)
             .map(Event::Settled);
-        let events = [Event::Collected(findings.dead)].into_iter().chain(settled);
+        if !findings.strays.is_empty() {
+            trace!(
+                self.setup.trace,
+                "{} lets go of {:?}", self.name, findings.strays
+            );
+            self.setup.counts.add("copies let go of that others hold");
+        }
+        let strayed = Event::Strayed {
+            ledgers: findings.strays,
+            copies: held.copies,
+        };
+        let events = [Event::Collected(findings.dead), strayed];
+        let events = events.into_iter().chain(settled);
         let mut state = self.state();
         if state.boot != boot {
             return false;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use hulse_proto::bookie::{
     AddRequest, Address, BookieCalls, BookieError, Call, EntryHead, FenceAnswer, FenceRequest,
-    Origin, ReadRequest, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
+    Inventory, InventoryRequest, Origin, ReadRequest, RecoveryReadAnswer, RecoveryReadRequest,
+    StoredEntry,
 };
 use hulse_proto::id::LedgerId;
 use tokio::sync::oneshot;
@@ -316,6 +317,13 @@ impl BookieCalls for Endpoint {
     fn delete(&self, to: Address) -> Call<()> {
         self.call(Request::Delete(to), |reply| match reply {
             Reply::Delete(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    fn inventory(&self, request: InventoryRequest) -> Call<Inventory> {
+        self.call(Request::Inventory(request), |reply| match reply {
+            Reply::Inventory(result) => Some(result),
             _ => None,
         })
     }

@@ -76,7 +76,9 @@ impl Life {
             Request::Fence(fence) => self.node.fence(fence),
             Request::RecoveryRead(read) => self.node.recovery_read(read),
             Request::Delete(to) => self.node.delete(to),
-            Request::Read(_) | Request::Heads(_) => unreachable!("reads are answered at once"),
+            Request::Read(_) | Request::Heads(_) | Request::Inventory(_) => {
+                unreachable!("reads are answered at once")
+            }
         };
         self.waiting.insert(ticket, (request, answer));
         self.due(output)
@@ -87,6 +89,7 @@ impl Life {
         match request {
             Request::Read(read) => Some(Reply::Read(self.node.read(read))),
             Request::Heads(read) => Some(Reply::Heads(self.node.read(read).map(heads))),
+            Request::Inventory(asked) => Some(Reply::Inventory(self.node.inventory(asked))),
             _ => None,
         }
     }

@@ -1,8 +1,8 @@
 //! Calls and answers as values, so that the network can lose, delay and repeat them.
 
 use hulse_proto::bookie::{
-    AddRequest, Address, BookieError, EntryHead, FenceAnswer, FenceRequest, Origin, ReadRequest,
-    RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
+    AddRequest, Address, BookieError, EntryHead, FenceAnswer, FenceRequest, Inventory,
+    InventoryRequest, Origin, ReadRequest, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
 };
 use hulse_proto::id::{EntryId, LedgerId};
 
@@ -23,6 +23,8 @@ pub enum Request {
     Heads(ReadRequest),
     /// `BookieCalls::delete`.
     Delete(Address),
+    /// `BookieCalls::inventory`.
+    Inventory(InventoryRequest),
 }
 
 /// What a bookie answers.
@@ -40,6 +42,8 @@ pub enum Reply {
     Heads(Result<Vec<EntryHead>, BookieError>),
     /// To a deletion.
     Delete(Result<(), BookieError>),
+    /// To an inventory.
+    Inventory(Result<Inventory, BookieError>),
 }
 
 impl Request {
@@ -50,7 +54,7 @@ impl Request {
             Self::Add(_) => Kind::WriteBack,
             Self::Fence(_) => Kind::Fence,
             Self::RecoveryRead(_) => Kind::RecoveryRead,
-            Self::Read(_) | Self::Heads(_) => Kind::Read,
+            Self::Read(_) | Self::Heads(_) | Self::Inventory(_) => Kind::Read,
             Self::Delete(_) => Kind::Delete,
         }
     }
@@ -63,6 +67,7 @@ impl Request {
             Self::RecoveryRead(read) => read.to.ledger,
             Self::Read(read) | Self::Heads(read) => read.to.ledger,
             Self::Delete(to) => to.ledger,
+            Self::Inventory(asked) => asked.to.ledger,
         }
     }
 
@@ -72,7 +77,7 @@ impl Request {
             Self::Add(add) => Some(add.entry.header().entry),
             Self::RecoveryRead(read) => Some(read.entry),
             Self::Read(read) | Self::Heads(read) => Some(read.first),
-            Self::Fence(_) | Self::Delete(_) => None,
+            Self::Fence(_) | Self::Delete(_) | Self::Inventory(_) => None,
         }
     }
 
@@ -85,6 +90,7 @@ impl Request {
             Self::Read(_) => Reply::Read(Err(error)),
             Self::Heads(_) => Reply::Heads(Err(error)),
             Self::Delete(_) => Reply::Delete(Err(error)),
+            Self::Inventory(_) => Reply::Inventory(Err(error)),
         }
     }
 }
@@ -101,12 +107,14 @@ impl Reply {
             Self::RecoveryRead(Ok(RecoveryReadAnswer::Negative { .. })) => "negative".to_owned(),
             Self::Read(Ok(entries)) => format!("{} entries", entries.len()),
             Self::Heads(Ok(entries)) => format!("{} heads", entries.len()),
+            Self::Inventory(Ok(held)) => format!("{} ledgers", held.ledgers.len()),
             Self::Add(Err(error))
             | Self::Delete(Err(error))
             | Self::Fence(Err(error))
             | Self::RecoveryRead(Err(error))
             | Self::Read(Err(error))
-            | Self::Heads(Err(error)) => error.to_string(),
+            | Self::Heads(Err(error))
+            | Self::Inventory(Err(error)) => error.to_string(),
         }
     }
 }

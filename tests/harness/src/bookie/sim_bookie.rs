@@ -89,6 +89,8 @@ pub(super) struct State {
     pub(super) sync: SyncMode,
     /// Until then its disk does nothing.
     pub(super) stalled_until: Option<Instant>,
+    /// It asks metadata which ledgers are gone at most so long after it did, ms.
+    pub(super) collect_ms: u64,
 }
 
 /// The bookie.
@@ -118,6 +120,7 @@ impl SimBookie {
                 scars: Scars::default(),
                 doom: None,
                 sync: SyncMode::Always,
+                collect_ms: super::collect::REST_MS,
                 stalled_until: None,
             }),
             name,

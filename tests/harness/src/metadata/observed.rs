@@ -27,7 +27,7 @@ pub struct ObservedStore {
     /// Ledgers as last seen; `None`: removed, for ever.
     ledgers: Mutex<BTreeMap<String, Option<LedgerMetadata>>>,
     partitions: Mutex<BTreeMap<String, Partition>>,
-    /// Members that a ledger's metadata named last, of removed ledgers too.
+    /// Members, and targets of repair, that a ledger's metadata named last, of removed ledgers too.
     named: Mutex<BTreeMap<u64, BTreeSet<Incarnation>>>,
     chains: OnceLock<Chains>,
 }
@@ -111,6 +111,8 @@ impl ObservedStore {
             if let Some(number) = key.rsplit('/').next().and_then(|n| n.parse().ok()) {
                 let fragments = after.fragments.iter();
                 let members = fragments.flat_map(|fragment| &fragment.ensemble);
+                let targets = after.intents.iter().map(|intent| &intent.new);
+                let members = members.chain(targets);
                 let members = members.map(|member| member.incarnation).collect();
                 let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
                 named.insert(number, members);
@@ -216,7 +218,7 @@ fn is_cut(before: &LedgerMetadata, after: &LedgerMetadata) -> bool {
         && after.fragments[..kept] == before.fragments[..kept]
 }
 
-/// Repair's change (X6): one member of one fragment, which is not the last one of a ledger that is not closed, and nothing else.
+/// Repair's change (X6): one member of one fragment, which is not the last one of a ledger that is not closed, and what is said of copies.
 fn is_swap(before: &LedgerMetadata, after: &LedgerMetadata) -> bool {
     if before.fragments.len() != after.fragments.len() {
         return false;
@@ -225,7 +227,12 @@ fn is_swap(before: &LedgerMetadata, after: &LedgerMetadata) -> bool {
         LedgerState::Closed => before.fragments.len(),
         _ => before.fragments.len() - 1,
     };
-    let mut put_back = after.clone();
+    let mut put_back = LedgerMetadata {
+        intents: before.intents.clone(),
+        repair_nonce: before.repair_nonce,
+        degraded: before.degraded.clone(),
+        ..after.clone()
+    };
     let mut changed = 0;
     for (old, new) in before
         .fragments

@@ -17,6 +17,7 @@ use super::credit::Credit;
 use super::delivery::{Cut, Unit};
 use crate::listener::front::Front;
 use crate::listener::reading::Room;
+use crate::owners::owner_of;
 use crate::partition::Tie;
 use crate::subscription_metrics::ConsumeCounts;
 use crate::{Begin, LaneView, LogOffsets, Stand};
@@ -157,11 +158,8 @@ impl Lane {
         let lane = self.number;
         let item = match fault {
             Some(fault) if fault.reason == Reason::PartitionMoved => {
-                let owner = self.shared.front.owner_of(self.tie.partition().id());
-                consume_down::Item::Moved(v1::ConsumerMoved {
-                    lane,
-                    owner: Some(owner),
-                })
+                let owner = owner_of(&fault);
+                consume_down::Item::Moved(v1::ConsumerMoved { lane, owner })
             }
             fault => consume_down::Item::Detached(v1::Detached {
                 lane,

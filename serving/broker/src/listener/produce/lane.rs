@@ -10,6 +10,7 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::wire::v1::{self, produce_down::Item};
 
 use crate::Produced;
+use crate::owners::owner_of;
 
 /// Flushes of one lane that may wait.
 const FLUSHES_MAX: usize = 16;
@@ -362,7 +363,10 @@ impl<B> Lane<B> {
                     lane,
                     fault: Some(fault.to_wire()),
                 }),
-                Reason::PartitionMoved => Item::Moved(v1::LaneMoved { lane, owner: None }),
+                Reason::PartitionMoved => Item::Moved(v1::LaneMoved {
+                    lane,
+                    owner: owner_of(&fault),
+                }),
                 _ => Item::Closed(v1::LaneClosed {
                     lane,
                     fault: Some(fault.to_wire()),

@@ -140,7 +140,7 @@ impl Front {
         Ok((open, view))
     }
 
-    async fn describe_cursor(
+    pub(super) async fn describe_cursor_here(
         &self,
         subscription: &Subscription,
         place: &Place,

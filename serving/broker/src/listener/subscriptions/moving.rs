@@ -73,7 +73,7 @@ impl Front {
         Ok(v1::SeekSubscriptionResponse { cursors })
     }
 
-    async fn move_one(
+    pub(super) async fn move_here(
         &self,
         subscription: &Subscription,
         place: &Place,

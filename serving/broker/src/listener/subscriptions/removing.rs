@@ -27,14 +27,13 @@ impl Front {
         };
         // Topics may have been added before the mark.
         let places = self.places(&marked, topic).await?;
-        let removed = futures::stream::iter(places).map(|place| async move {
-            let removed = async {
-                let open = self.open(place.partition).await?;
-                open.remove_cursor(place.cursor, true).await
-            };
-            match removed.await {
-                Err(fault) if is_gone(&fault) => Ok(()),
-                removed => removed,
+        let removed = futures::stream::iter(places).map(|place| {
+            let marked = &marked;
+            async move {
+                match self.remove_on(&place, marked).await {
+                    Err(fault) if is_gone(&fault) => Ok(()),
+                    removed => removed,
+                }
             }
         });
         let removed = removed.buffer_unordered(PARTITIONS_AT_ONCE);
@@ -48,12 +47,7 @@ impl Front {
 
     async fn check_idle(&self, subscription: &Subscription, places: &[Place]) -> Result<(), Fault> {
         for place in places {
-            // One that is not open has no consumers.
-            let Some(open) = self.partitions.opened(place.partition) else {
-                continue;
-            };
-            let views = open.cursors(Some(place.cursor), 0).await?;
-            let attached: usize = views.iter().map(|view| view.consumers.len()).sum();
+            let attached = self.attached_to(place, subscription).await?;
             if attached > 0 {
                 let words = format!(
                     "{attached} consumers of subscription {} are attached to partition {} of {}; stop them, or delete with `--force`",

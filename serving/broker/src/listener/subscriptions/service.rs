@@ -43,8 +43,7 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
             if !created {
                 // An earlier request may have been cut short.
                 for partition in topic.partition_ids() {
-                    let open = front.open(partition).await?;
-                    front.make_cursor(&open, &subscription).await?;
+                    front.cursor_on(partition, &subscription).await?;
                 }
             }
             Ok(v1::CreateSubscriptionResponse {

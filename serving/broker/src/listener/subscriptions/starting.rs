@@ -29,8 +29,7 @@ impl Front {
             && self.subscriptions.get(name).await.is_err()
         {
             for partition in topic.partition_ids() {
-                self.resolve(&self.open(partition).await?, new.start)
-                    .await?;
+                self.check_start(partition, new.start).await?;
             }
         }
         let (subscription, joined) = self.subscriptions.join(name, topic, new).await?;
@@ -38,10 +37,7 @@ impl Front {
             let made = futures::stream::iter(topic.partition_ids())
                 .map(|partition| {
                     let subscription = &subscription;
-                    async move {
-                        let open = self.open(partition).await?;
-                        self.make_cursor(&open, subscription).await
-                    }
+                    self.cursor_on(partition, subscription)
                 })
                 .buffer_unordered(CURSORS_AT_ONCE);
             made.try_collect::<Vec<()>>().await?;
@@ -61,13 +57,9 @@ impl Front {
         let subscription = self.subscriptions.set_hold(name, hold).await?;
         let places = self.places(&subscription, None).await?;
         let told = futures::stream::iter(places).map(|place| {
-            let cursor = place.cursor;
+            let subscription = &subscription;
             async move {
-                let told = async {
-                    let open = self.open(place.partition).await?;
-                    open.hold_cursor(cursor, hold).await
-                };
-                match told.await {
+                match self.hold_on(&place, subscription, hold).await {
                     Err(fault) if is_gone(&fault) => Ok(()),
                     told => told,
                 }
@@ -87,8 +79,7 @@ impl Front {
                     .topic(topic.id)
                     .map_or(0, |known| known.partitions);
                 for partition in topic.partition_ids().skip(known as usize) {
-                    let open = self.open(partition).await?;
-                    self.make_cursor(&open, &subscription).await?;
+                    self.cursor_on(partition, &subscription).await?;
                 }
             }
             Ok::<_, Fault>(())

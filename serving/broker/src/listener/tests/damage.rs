@@ -72,7 +72,10 @@ async fn answer_about_damage_asks_for_each_ledger_once_and_for_no_more_than_it_m
     let many = front(&memory, 1..5_001, 3, 1_007);
     let answer = many.damage(Some(&topic)).await;
     assert_eq!(count.load(Ordering::Relaxed), 1_000);
-    assert_eq!((answer.damage.len(), answer.more), (0, 3 * 4_000 + 7 + 1_007));
+    assert_eq!(
+        (answer.damage.len(), answer.more),
+        (0, 3 * 4_000 + 7 + 1_007)
+    );
     assert_eq!(answer.bytes.len(), 1_000);
 }
 

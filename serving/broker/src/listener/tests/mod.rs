@@ -1,11 +1,13 @@
 //! The listener through real sockets, over real partitions whose ledgers lie in a memory bookie.
 
 mod admin;
+mod bookies;
 mod consumer;
 mod consuming;
 mod cursors;
 mod damage;
 mod faults;
+mod owners;
 mod produce;
 mod quotas;
 mod reading;

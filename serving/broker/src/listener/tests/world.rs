@@ -52,7 +52,13 @@ impl World {
         Self::over(self.memory.clone(), |_| {}).await
     }
 
-    async fn over(memory: MemoryBroker, change: impl FnOnce(&mut BrokerConfig)) -> Self {
+    /// "host:port" of its listener.
+    pub(super) fn address(&self) -> String {
+        let authority = self.endpoint.uri().authority();
+        authority.map(ToString::to_string).unwrap()
+    }
+
+    pub(super) async fn over(memory: MemoryBroker, change: impl FnOnce(&mut BrokerConfig)) -> Self {
         let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, http_address) = (grpc.local_addr().unwrap(), http.local_addr().unwrap());

@@ -6,10 +6,11 @@ use tokio::time::Instant;
 
 use super::world::{PRODUCER, TIMEOUT, TestBatch, parse};
 use crate::lane::core::LaneCore;
-use crate::lane::event::{Cause, Effect, Event, Failure, Room};
+use crate::lane::event::{Cause, Effect, Event, Failure, Room, Stored};
 
 fn open(core: &mut LaneCore<TestBatch>) -> Vec<Effect<u64>> {
     core.on_event(Event::Opened {
+        leader_epoch: 1,
         last_epoch: -1,
         last_sequence: -1,
         batches_in_flight_max: 0,
@@ -67,6 +68,7 @@ fn window_holds_five_and_only_full_batches_join_it() {
 fn resumed_producer_goes_on_after_what_is_stored() {
     let mut core = core(3);
     core.on_event(Event::Opened {
+        leader_epoch: 1,
         last_epoch: 3,
         last_sequence: 41,
         batches_in_flight_max: 0,
@@ -81,6 +83,7 @@ fn resumed_producer_goes_on_after_what_is_stored() {
 fn sequence_wraps_from_max_to_zero() {
     let mut core = core(0);
     core.on_event(Event::Opened {
+        leader_epoch: 1,
         last_epoch: 0,
         last_sequence: i32::MAX - 1,
         batches_in_flight_max: 0,
@@ -95,6 +98,7 @@ fn sequence_wraps_from_max_to_zero() {
 fn newer_epoch_in_the_partition_fences() {
     let mut core = core(1);
     let effects = core.on_event(Event::Opened {
+        leader_epoch: 1,
         last_epoch: 2,
         last_sequence: 0,
         batches_in_flight_max: 0,
@@ -134,12 +138,22 @@ fn final_refusal_fails_one_batch_and_stamps_the_rest_anew() {
 }
 
 #[test]
-fn out_of_order_sequence_stops_the_lane_and_settles_everything() {
+fn out_of_order_sequence_twice_of_one_owner_stops_the_lane_and_settles_everything() {
     let mut core = core(0);
     open(&mut core);
     core.offer(batch(0), Instant::now() + TIMEOUT);
-    let fault = Fault::new(Reason::OutOfOrderSequence, "");
-    let effects = core.on_event(Event::Nacked { seq: 0, fault });
+    let out_of_order = || Event::Nacked {
+        seq: 0,
+        fault: Fault::new(Reason::OutOfOrderSequence, ""),
+    };
+    // The first time it may be the word of an owner that was overtaken.
+    let effects = core.on_event(out_of_order());
+    assert!(matches!(
+        effects[..],
+        [Effect::Reopen { resolve: true, .. }]
+    ));
+    assert_eq!(sequences(&open(&mut core)), [(0, 0)]);
+    let effects = core.on_event(out_of_order());
     assert!(matches!(
         effects[..],
         [
@@ -184,4 +198,40 @@ fn delivery_timeout_tells_what_may_be_stored_and_grows_the_epoch_at_the_end() {
     open(&mut core);
     let effects = core.offer(batch(2), begin + 3 * TIMEOUT);
     assert_eq!(sequences(&effects), [(1, 0)]);
+}
+
+#[test]
+fn owner_that_was_overtaken_is_left_whatever_it_says() {
+    let mut core = core(0);
+    let opened = |leader_epoch| Event::Opened {
+        leader_epoch,
+        last_epoch: -1,
+        last_sequence: -1,
+        batches_in_flight_max: 0,
+    };
+    core.on_event(opened(4));
+    core.offer(batch(0), Instant::now() + TIMEOUT);
+    core.on_event(Event::LinkLost);
+    // It goes by an old look-up: nothing is sent there.
+    let effects = core.on_event(opened(3));
+    assert!(matches!(
+        effects[..],
+        [Effect::Reopen { resolve: true, .. }]
+    ));
+    assert_eq!(core.room(), Room::None);
+    assert_eq!(sequences(&core.on_event(opened(4))), [(0, 0)]);
+    // Out of order in epoch 4, and in order in the next: the word of epoch 4 was old.
+    let fault = Fault::new(Reason::OutOfOrderSequence, "");
+    core.on_event(Event::Nacked { seq: 0, fault });
+    assert_eq!(sequences(&core.on_event(opened(5))), [(0, 0)]);
+    let stored = Stored {
+        base_offset: None,
+        append_time: 0,
+        duplicate: false,
+    };
+    let effects = core.on_event(Event::Acked { seq: 0, stored });
+    assert!(matches!(
+        effects[..],
+        [Effect::Settle { result: Ok(_), .. }]
+    ));
 }

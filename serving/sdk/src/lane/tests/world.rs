@@ -165,6 +165,7 @@ impl World {
         let (last_epoch, last_sequence) = self.partition.last(PRODUCER);
         self.wire = Some(Wire::default());
         self.event(Event::Opened {
+            leader_epoch: 1,
             last_epoch,
             last_sequence,
             batches_in_flight_max: 5,

@@ -1,0 +1,175 @@
+//! Two brokers over the same metadata and storage: whose is a partition, and what does the other one say.
+
+use std::time::Duration;
+
+use bookie_metadata::{MetadataStore as _, Op, Txn};
+use hulse_proto::error::{Fault, Reason};
+use hulse_proto::id::NodeName;
+use hulse_proto::wire::v1;
+
+use super::world::World;
+use crate::testing::MemoryBroker;
+
+const PARTITIONS: u32 = 8;
+
+/// Brokers that are registered, as the command line does it.
+struct Two {
+    brokers: [World; 2],
+    topic: bytes::Bytes,
+}
+
+impl Two {
+    async fn new() -> Self {
+        let memory = MemoryBroker::default();
+        let broker = async |number: u8| {
+            let name = NodeName::new(&format!("broker-{number}")).unwrap();
+            World::over(memory.clone(), |config| config.name = name).await
+        };
+        let brokers = [broker(1).await, broker(2).await];
+        for number in 0..2 {
+            register(&brokers, number).await;
+        }
+        let topic = brokers[0].topic("t", PARTITIONS).await;
+        let two = Self { brokers, topic };
+        two.until_owned_by_both().await;
+        two
+    }
+
+    /// Both say the same, and it is not one broker that owns all.
+    async fn until_owned_by_both(&self) {
+        loop {
+            let (first, second) = (self.owners(0).await, self.owners(1).await);
+            if first == second && first.iter().any(|owner| *owner != first[0]) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// The owner of each partition, as a broker has it.
+    async fn owners(&self, broker: usize) -> Vec<String> {
+        let request = v1::ResolveRequest {
+            topics: vec!["t".to_owned()],
+            auto_create: false,
+        };
+        let answer = self.brokers[broker].lookup().resolve(request).await;
+        let topic = answer.unwrap().into_inner().topics.pop().unwrap();
+        topic.partitions.into_iter().map(|of| of.broker).collect()
+    }
+
+    /// The leader epoch under which a broker serves a partition, or what it says instead.
+    async fn epoch(&self, broker: usize, index: u32) -> Result<u32, Fault> {
+        let request = v1::OffsetsRequest {
+            partition: Some(v1::Partition {
+                topic_uuid: self.topic.clone(),
+                index,
+            }),
+            at_time: None,
+        };
+        match self.brokers[broker].log().offsets(request).await {
+            Ok(answer) => Ok(answer.into_inner().leader_epoch),
+            Err(status) => Err(Fault::from_status(&status).unwrap()),
+        }
+    }
+
+    /// As [`Two::epoch`], once it serves.
+    async fn served(&self, broker: usize, index: u32) -> u32 {
+        loop {
+            match self.epoch(broker, index).await {
+                Ok(epoch) => return epoch,
+                Err(fault) => assert_eq!(fault.reason, Reason::PartitionMoved),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// As [`Two::epoch`], once it does not serve.
+    async fn moved(&self, broker: usize, index: u32) -> Fault {
+        loop {
+            if let Err(fault) = self.epoch(broker, index).await {
+                assert_eq!(fault.reason, Reason::PartitionMoved, "{fault}");
+                return fault;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+async fn register(brokers: &[World; 2], number: usize) {
+    let endpoint = brokers[number].address();
+    let memory = &brokers[number].memory;
+    memory
+        .register(&name(number), number as u8, &endpoint, None)
+        .await;
+}
+
+fn node_key(number: usize) -> String {
+    format!("node/broker/broker-{}", number + 1)
+}
+
+async fn change(world: &World, op: Op) {
+    let txn = Txn {
+        compares: Vec::new(),
+        ops: vec![op],
+    };
+    world.metadata.txn(txn).await.unwrap();
+}
+
+fn name(number: usize) -> String {
+    format!("broker-{}", number + 1)
+}
+
+#[tokio::test]
+async fn only_the_owner_serves_a_partition_and_the_other_names_it() {
+    let two = Two::new().await;
+    for (index, owner) in (0..).zip(two.owners(0).await) {
+        let (here, there) = if owner == name(0) { (0, 1) } else { (1, 0) };
+        let fault = two.moved(there, index).await;
+        assert_eq!(fault.details["broker"], owner);
+        assert_eq!(fault.details["endpoint"], two.brokers[here].address());
+        assert_eq!(two.epoch(here, index).await.unwrap(), 1);
+    }
+    // Who joins moves nothing; who holds, holds.
+    let held = two.owners(1).await;
+    assert_eq!(held, two.owners(0).await);
+}
+
+#[tokio::test]
+async fn lease_that_ended_gives_the_partitions_to_the_other_and_closes_them_here() {
+    let two = Two::new().await;
+    let owners = two.owners(0).await;
+    let index = owners.iter().position(|owner| *owner == name(1)).unwrap() as u32;
+    assert_eq!(two.epoch(1, index).await.unwrap(), 1);
+    let key = node_key(1);
+    change(&two.brokers[0], Op::Delete { key }).await;
+    // The other opens it when it is asked for, under the next epoch.
+    assert_eq!(two.served(0, index).await, 2);
+    let fault = two.moved(1, index).await;
+    assert_eq!(fault.details["broker"], name(0));
+    // Registered again, it has only what the other one does not hold.
+    register(&two.brokers, 1).await;
+    two.until_owned_by_both().await;
+    assert_eq!(two.epoch(0, index).await.unwrap(), 2);
+    assert_eq!(two.moved(1, index).await.details["leader_epoch"], "2");
+}
+
+#[tokio::test]
+async fn partition_is_handed_over_by_the_word_of_either_broker() {
+    let two = Two::new().await;
+    let mut epoch = 1;
+    for (said_to, to) in [(0, 0), (0, 1), (1, 0), (1, 0), (0, 1)] {
+        let request = v1::MovePartitionRequest {
+            topic: "t".to_owned(),
+            partition: 3,
+            broker: name(to),
+            pin: false,
+        };
+        let moved = two.brokers[said_to].admin().move_partition(request).await;
+        let now = moved.unwrap().into_inner().leader_epoch;
+        assert!(now == epoch || now == epoch + 1, "{now} after {epoch}");
+        epoch = now;
+        assert_eq!(two.served(to, 3).await, epoch);
+        assert_eq!(two.moved(1 - to, 3).await.details["broker"], name(to));
+    }
+    assert!(epoch >= 3);
+}

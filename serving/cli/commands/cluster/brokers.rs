@@ -1,0 +1,71 @@
+//! Brokers as they are shown.
+
+use hulse_sdk::Broker;
+use serde::Serialize;
+
+use crate::failure::{Code, Failure};
+use crate::output::{Field, Table, View, grouped};
+
+/// A broker that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct BrokerView {
+    pub(super) broker: String,
+    endpoint: String,
+    http: Option<String>,
+    partitions: Option<u64>,
+    registered_ms: i64,
+}
+
+impl BrokerView {
+    pub(super) fn of(info: &Broker) -> Self {
+        Self {
+            broker: info.name.clone(),
+            endpoint: info.endpoint.clone(),
+            http: Some(info.http.clone()).filter(|http| !http.is_empty()),
+            partitions: info.partitions,
+            registered_ms: info.registered_ms,
+        }
+    }
+}
+
+/// The one of this name.
+pub(super) fn find(all: Vec<BrokerView>, name: &str) -> Result<BrokerView, Failure> {
+    let known: Vec<String> = all.iter().map(|broker| broker.broker.clone()).collect();
+    let found = all.into_iter().find(|broker| broker.broker == name);
+    found.ok_or_else(|| {
+        Failure::new(Code::NodeMissing, "there is no such broker")
+            .why(format!("those that run are {}", known.join(", ")))
+            .object(name)
+            .next("hulse brokers list; charts/local/up starts what does not run")
+    })
+}
+
+impl View for BrokerView {
+    const FIELDS: &'static [Field] = &[
+        Field::text("broker", "its name"),
+        Field::text("endpoint", "where clients reach it"),
+        Field::text("http", "host:port of its metrics and health").or_null(),
+        Field::integer("partitions", "that it owns, or owned last").or_null(),
+        Field::integer(
+            "registered_ms",
+            "its clock when it registered, ms since 1970",
+        ),
+    ];
+
+    fn name(&self) -> String {
+        self.broker.clone()
+    }
+
+    fn text(rows: &[Self], _wide: bool) -> String {
+        let mut table = Table::new(&["BROKER", "ENDPOINT", "HTTP", "PARTITIONS"]);
+        for row in rows {
+            table.row(vec![
+                row.broker.clone(),
+                row.endpoint.clone(),
+                row.http.clone().unwrap_or_else(|| "-".to_owned()),
+                row.partitions.map_or_else(|| "-".to_owned(), grouped),
+            ]);
+        }
+        table.render()
+    }
+}
