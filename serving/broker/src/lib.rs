@@ -15,6 +15,7 @@
 //! Reading order: `owner` (which partitions are open), `partition` (one of them), `log` and `state` (its two chains), `topics`,
 //! `listener`.
 
+mod accepting_loss;
 mod authorise;
 mod backlogs;
 mod clock;

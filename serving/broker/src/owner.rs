@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bookie_client::{LedgerClient, RecoverError};
+use bookie_client::LedgerClient;
 use bookie_metadata::MetadataStore;
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{EntryId, LedgerId, OwnerEpoch, PartitionId};
-use hulse_proto::ledger::{LedgerMetadata, LedgerState};
+use hulse_proto::id::{OwnerEpoch, PartitionId};
 use hulse_proto::time::WallClock;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -22,7 +21,6 @@ use crate::owners::{Owners, Place};
 use crate::partition::{
     Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn, take_over,
 };
-use crate::storage_fault;
 
 /// A failed opening is answered from memory for this long, so that clients' retries do not become a storm of take-overs.
 const FAILED_FOR: Duration = Duration::from_millis(200);
@@ -424,64 +422,9 @@ impl Partitions {
         futures::future::join_all(open.iter().map(|handle| handle.stop(why.clone()))).await;
     }
 
-    /// The operator's word (storage.md R14): a ledger that cannot be recovered is sealed at `up_to`, or at what is found, and the
-    /// gap is recorded by the partition's next ledger. Of a closed ledger the entries that no bookie has any more are recorded as
-    /// lost; it keeps its end. The partition opens anew afterwards.
-    ///
-    /// # Errors
-    /// LEDGER_NOT_FOUND; PRECONDITION_FAILED when the ledger is not damaged; what recovery says.
-    pub async fn accept_loss(
-        &self,
-        ledger: LedgerId,
-        up_to: Option<EntryId>,
-    ) -> Result<LedgerMetadata, Fault> {
-        let found = self
-            .with
-            .client
-            .describe(ledger)
-            .await
-            .map_err(|error| storage_fault::metadata(&error))?;
-        let Some((metadata, _)) = found else {
-            let why =
-                format!("ledger {ledger} does not exist; `hulse ledgers list` shows those that do");
-            return Err(Fault::new(Reason::LedgerNotFound, why));
-        };
-        let refused = |why: String| Err(Fault::new(Reason::PreconditionFailed, why));
-        if matches!(metadata.state, LedgerState::Open | LedgerState::Deleting) {
-            return refused(format!(
-                "ledger {ledger} is {:?}, only one that is closed or whose recovery is stuck can lose records",
-                metadata.state
-            ));
-        }
-        // The same word again, after what lay below could not be read.
-        let end = metadata.closed.map(|totals| totals.end);
-        if metadata.state == LedgerState::Closed && up_to.is_some() && up_to != end {
-            return refused(format!(
-                "ledger {ledger} is closed, its end is decided; without `--up-to` what cannot be read is given up"
-            ));
-        }
-        let sealed = self.with.client.accept_loss(ledger, up_to).await;
-        if sealed.is_ok() || matches!(sealed, Err(RecoverError::SealedUnread { .. })) {
-            self.loss_accepted(&metadata, sealed.as_ref().ok()).await;
-        }
-        let sealed = sealed.map_err(|error| storage_fault::recover(ledger, &error))?;
-        if metadata.state == LedgerState::Closed && sealed.loss == metadata.loss {
-            return refused(format!(
-                "every entry of closed ledger {ledger} can be read, or its loss is recorded already"
-            ));
-        }
-        Ok(sealed)
-    }
-
-    /// Lets the partition of a ledger open anew, by what metadata say now.
-    async fn loss_accepted(&self, before: &LedgerMetadata, now: Option<&LedgerMetadata>) {
-        if now.is_some_and(|now| now.loss != before.loss) {
-            // A partition that is open, or opens at this moment, reads by what it knew before.
-            let why = "a loss was accepted, the partition is opened again; retry";
-            let reopened = Fault::new(Reason::PartitionLoading, why);
-            self.close(before.partition, reopened).await;
-        }
-        if let Some(slot) = self.lock().state.get_mut(&before.partition) {
+    /// The next request opens a partition that did not open, however short ago that was.
+    pub(crate) fn forget_failure(&self, partition: PartitionId) {
+        if let Some(slot) = self.lock().state.get_mut(&partition) {
             slot.failed = None;
         }
     }
