@@ -296,6 +296,11 @@ impl Partitions {
         }
     }
 
+    /// It was opened here, or somebody tried: something of it is kept.
+    pub(crate) fn remembers(&self, partition: PartitionId) -> bool {
+        self.lock().turns.contains_key(&partition)
+    }
+
     /// The open handle, if there is one that still serves.
     pub fn opened(&self, partition: PartitionId) -> Option<PartitionHandle> {
         let slots = self.lock();
@@ -391,7 +396,11 @@ impl Partitions {
             if matches!(why.reason, Reason::TopicDeleting | Reason::TopicNotFound) {
                 slots.deleted.insert(partition);
             }
-            slots.turns.entry(partition).or_default().clone()
+            // Without one nobody ever opened it here; whoever may ask must not fill memory with partitions that there are not.
+            let Some(turn) = slots.turns.get(&partition) else {
+                return;
+            };
+            Arc::clone(turn)
         };
         let _turn = turn.lock().await;
         let handle = self

@@ -17,7 +17,7 @@ use bookie_metadata::Revision;
 use hulse_proto::bookie::{BookieError, Inventory};
 use hulse_proto::entry::Entry;
 use hulse_proto::id::EntryId;
-use hulse_proto::ledger::{LedgerMetadata, Member};
+use hulse_proto::ledger::{LedgerMetadata, LossKind, Member};
 use hulse_proto::mutant::Mutant;
 
 use super::changes::{Judged, Place, holds_intent, judge, swapped, with_intent};
@@ -235,6 +235,13 @@ impl RepairCore {
                 copying.cut();
                 self.pump(effects);
             }
+            Some(Step::Fail(RepairFailure::Unreadable { entry, .. }))
+                if !self.task.fills() && is_given_up(self.begun.as_ref(), entry) =>
+            {
+                self.ranges.push_front(entry.0 + 1..copying.range.end);
+                copying.cut();
+                self.pump(effects);
+            }
             Some(Step::Fail(failure)) => self.fail(failure, effects),
             Some(Step::Copy(_) | Step::Prove) => self.prove(effects),
         }
@@ -344,4 +351,11 @@ impl RepairCore {
         self.phase = Phase::Swapping;
         effects.push(RepairEffect::Propose(Box::new(changed), version));
     }
+}
+
+/// An operator accepted that entries from here on may be lost: one that no member has must not keep the others from being copied to
+/// where they are safe.
+fn is_given_up(metadata: Option<&LedgerMetadata>, entry: EntryId) -> bool {
+    let loss = metadata.and_then(|metadata| metadata.loss.as_ref());
+    loss.is_some_and(|loss| loss.kind == LossKind::Accepted && loss.from <= entry)
 }

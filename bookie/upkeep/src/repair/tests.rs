@@ -5,7 +5,7 @@ use bookie_metadata::Txn;
 use bookie_metadata::testing::Fate;
 use hulse_proto::bookie::BookieError;
 use hulse_proto::id::{EntryId, LedgerId};
-use hulse_proto::ledger::{Degraded, LedgerState, Member};
+use hulse_proto::ledger::{Degraded, LedgerMetadata, LedgerState, Loss, LossKind, Member};
 
 use super::{RepairEnd, RepairFailure, RepairTask, repair};
 use crate::tests::Cell;
@@ -127,6 +127,54 @@ async fn damaged_copies_are_passed_over_and_entries_without_a_good_one_are_never
         1,
         "one intent per member, however often it is tried"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_that_an_operator_gave_up_do_not_keep_the_others_from_another_member() {
+    let cell = Cell::new(4).await;
+    let ledger = cell.closed(20).await;
+    let mut metadata = cell.metadata(ledger).await;
+    let ensemble = metadata.last_fragment().ensemble.clone();
+    for entry in [0, 7, 8, 19] {
+        for member in &ensemble {
+            let bookie = &cell.bookies[cell.index_of(member)];
+            bookie.ledgers().damage(ledger, EntryId(entry));
+        }
+    }
+    let task = replacing(&cell, ledger, 0).await;
+    metadata.loss = Some(Loss {
+        kind: LossKind::Accepted,
+        from: EntryId(1),
+        at: 0,
+    });
+    let key = hulse_proto::ledger::ledger_key(ledger);
+    let put = async |metadata: &LedgerMetadata| {
+        let op = bookie_metadata::Op::put(key.clone(), metadata.encode());
+        cell.put(op).await;
+    };
+    put(&metadata).await;
+    // What lies before is not given up.
+    let end = repair(&cell.hands(), task.clone()).await;
+    assert!(
+        matches!(
+            &end,
+            RepairEnd::Failed(RepairFailure::Unreadable {
+                entry: EntryId(0),
+                ..
+            })
+        ),
+        "{end:?}"
+    );
+    metadata.loss.as_mut().unwrap().from = EntryId(0);
+    put(&metadata).await;
+    let end = repair(&cell.hands(), task.clone()).await;
+    assert!(
+        matches!(end, RepairEnd::Done { entries: 16, .. }),
+        "{end:?}"
+    );
+    let after = cell.metadata(ledger).await;
+    assert_eq!(after.last_fragment().ensemble[0], task.new);
+    assert_eq!(after.loss, metadata.loss);
 }
 
 #[tokio::test(start_paused = true)]

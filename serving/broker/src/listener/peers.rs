@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
-use hulse_proto::error::{Fault, Reason};
+use hulse_proto::error::{Fate, Fault, Reason};
 use hulse_proto::id::{OwnerEpoch, PartitionId, TopicId};
 use hulse_proto::limits::MESSAGE_BYTES_MAX;
 use hulse_proto::wire::v1;
+use hulse_proto::wire::v1::move_cursor_work::Goal;
 use hulse_proto::wire::v1::partition_work::Work;
 use hulse_proto::wire::v1::peers_client::PeersClient;
 use tokio::time::{sleep, timeout};
@@ -28,6 +29,11 @@ use crate::owners::{Place, owner_of};
 
 /// How long a peer may take, opening the partition included.
 const CALL_MAX: Duration = Duration::from_secs(20);
+/// How long a peer may take to say what it has open: less than people's calls wait, who get the rest of the answer without it.
+const DESCRIBE_MAX: Duration = Duration::from_secs(2);
+/// Between two signs of life that are asked for on a connection, and how long one may take: a peer whose machine is gone closes nothing.
+const ALIVE_EVERY: Duration = Duration::from_secs(5);
+const ALIVE_MAX: Duration = Duration::from_secs(5);
 /// How long a dial may take.
 const DIAL_MAX: Duration = Duration::from_secs(3);
 /// Times that a piece of work follows its partition.
@@ -56,6 +62,8 @@ impl Peers {
                 let channel = parsed
                     .map_err(|error| unreachable_peer(endpoint, &error))?
                     .connect_timeout(DIAL_MAX)
+                    .http2_keep_alive_interval(ALIVE_EVERY)
+                    .keep_alive_timeout(ALIVE_MAX)
                     .connect_lazy();
                 if channels.len() < CHANNELS_MAX {
                     channels.insert(endpoint.to_owned(), channel.clone());
@@ -69,10 +77,11 @@ impl Peers {
     async fn ask<T>(
         &self,
         endpoint: &str,
+        patience: Duration,
         call: impl AsyncFnOnce(PeersClient<Channel>) -> Result<Response<T>, Status>,
     ) -> Result<T, Fault> {
         let client = self.client(endpoint)?;
-        match timeout(CALL_MAX, call(client)).await {
+        match timeout(patience, call(client)).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) => {
                 Err(
@@ -156,7 +165,7 @@ impl Front {
                 Some(endpoint) => self.ask_peer(endpoint, asked).await,
             };
             let fault = match done {
-                Err(fault) if fault.reason == Reason::PartitionMoved && hops < HOPS_MAX => fault,
+                Err(fault) if may_follow(&fault, &work) && hops < HOPS_MAX => fault,
                 done => return done,
             };
             hops += 1;
@@ -176,7 +185,7 @@ impl Front {
         work: v1::PartitionWork,
     ) -> Result<v1::PartitionDone, Fault> {
         let call = async |mut peer: PeersClient<Channel>| peer.r#do(work).await;
-        self.peers.ask(endpoint, call).await
+        self.peers.ask(endpoint, CALL_MAX, call).await
     }
 
     async fn work_here(
@@ -236,7 +245,7 @@ impl Front {
                 topic_uuid: topic.id.to_bytes(),
             };
             let call = async |mut peer: PeersClient<Channel>| peer.describe_open(request).await;
-            self.peers.ask(endpoint, call)
+            self.peers.ask(endpoint, DESCRIBE_MAX, call)
         });
         let answers = join_all(asked).await.into_iter();
         answers
@@ -244,6 +253,16 @@ impl Front {
             .flat_map(|answer| answer.partition)
             .collect()
     }
+}
+
+/// The partition moved, and it does no harm to do the work where it is now: it was not done, or is the same when it is done again. What
+/// was skipped twice would pass records over.
+fn may_follow(fault: &Fault, work: &v1::PartitionWork) -> bool {
+    let skips = matches!(
+        &work.work,
+        Some(Work::MoveCursor(moved)) if matches!(moved.goal, Some(Goal::Skip(_)))
+    );
+    fault.reason == Reason::PartitionMoved && (fault.fate == Fate::NotApplied || !skips)
 }
 
 fn served(epoch: OwnerEpoch) -> Result<v1::PartitionDone, Fault> {
@@ -290,5 +309,36 @@ impl v1::peers_server::Peers for PeersService {
             Ok(v1::DescribeOpenResponse { partition })
         };
         self.0.answer("Peers.DescribeOpen", work).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hulse_proto::id::TopicId;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn skip_that_may_have_been_done_is_not_done_again_where_the_partition_went() {
+        let id = PartitionId {
+            topic: TopicId(Uuid::from_u128(7)),
+            index: 0,
+        };
+        let moves = |goal| {
+            let moved = v1::MoveCursorWork {
+                goal: Some(goal),
+                dry_run: false,
+            };
+            work_on(id, Work::MoveCursor(moved))
+        };
+        let refused = Fault::new(Reason::PartitionMoved, "moved");
+        let mut unknown = refused.clone();
+        unknown.fate = Fate::Unknown;
+        assert!(may_follow(&refused, &moves(Goal::Skip(3))));
+        assert!(!may_follow(&unknown, &moves(Goal::Skip(3))));
+        assert!(may_follow(&unknown, &moves(Goal::Clear(true))));
+        let other = Fault::new(Reason::StorageTimeout, "silent");
+        assert!(!may_follow(&other, &moves(Goal::Clear(true))));
     }
 }

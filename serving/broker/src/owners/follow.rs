@@ -130,9 +130,9 @@ impl Partitions {
         tokio::spawn(async move { this.close_below(partition, epoch, why).await });
     }
 
-    /// A partition was deleted, perhaps by another broker.
+    /// A partition was deleted, perhaps by another broker. One that was open here once, and went to another broker, is forgotten too.
     fn gone(&self, partition: PartitionId, why: Fault) {
-        if self.opened(partition).is_none() {
+        if !self.remembers(partition) {
             return;
         }
         let this = self.clone();
@@ -140,5 +140,54 @@ impl Partitions {
             this.close(partition, why).await;
             this.forget(partition);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bookie_metadata::{MetadataStore as _, Op, Txn};
+    use hulse_proto::id::TopicId;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::keys::partition_key;
+    use crate::testing::MemoryBroker;
+
+    #[tokio::test]
+    async fn nothing_is_kept_of_partitions_that_were_never_opened_nor_of_those_that_others_delete()
+    {
+        let memory = MemoryBroker::default();
+        let front = memory.front(|_| {});
+        memory.register("broker-1", 0, "one:7400", None).await;
+        memory.register("broker-2", 1, "two:7400", None).await;
+        MemoryBroker::follow(&front).await;
+        let partitions = front.partitions().clone();
+        let id = |index| PartitionId {
+            topic: TopicId(Uuid::from_u128(7)),
+            index,
+        };
+        let why = Fault::new(Reason::PartitionLoading, "a loss was accepted");
+        partitions.close(id(0), why).await;
+        assert!(!partitions.remembers(id(0)));
+        let mut moved = 0;
+        for index in 0..8 {
+            moved += u32::from(partitions.open(id(index)).await.is_err());
+            assert!(partitions.remembers(id(index)));
+        }
+        assert!((1..8).contains(&moved), "each broker has some: {moved}");
+        // All have keys, as if the other broker had opened its own, and then all go.
+        let put = |index| Op::put(partition_key(id(index)), "");
+        let delete = |index| Op::Delete {
+            key: partition_key(id(index)),
+        };
+        for ops in [(0..8).map(put).collect(), (0..8).map(delete).collect()] {
+            let compares = Vec::new();
+            memory.metadata.txn(Txn { compares, ops }).await.unwrap();
+        }
+        let kept = || (0..8).any(|index| partitions.remembers(id(index)));
+        while kept() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(partitions.open_count(), 0);
     }
 }

@@ -77,20 +77,28 @@ impl View {
 
     /// A whole listing of one kind, of this revision: what is not in it is gone.
     pub(super) fn list(&mut self, prefix: &str, rows: &[Versioned], at: Revision) -> Vec<Change> {
+        let mut before = BTreeMap::new();
         match prefix {
             NODES => {
                 self.live.clear();
                 self.knows_brokers = true;
             }
             PARTS => {
-                self.held.clear();
+                before = std::mem::take(&mut self.held);
                 self.lives.clear();
                 self.knows_holders = true;
             }
             _ => self.pins.clear(),
         }
         self.revision = self.revision.max(at);
-        rows.iter().filter_map(|row| self.put(row)).collect()
+        let mut changes: Vec<_> = rows.iter().filter_map(|row| self.put(row)).collect();
+        // Deleted while no watch was up.
+        for row in rows {
+            let key = row.key.strip_prefix(PARTS).and_then(partition_of);
+            key.map(|partition| before.remove(&partition));
+        }
+        changes.extend(before.into_keys().map(Change::Gone));
+        changes
     }
 
     /// One change of what is watched.
@@ -239,4 +247,40 @@ fn partition_of(key: &str) -> Option<PartitionId> {
         topic: TopicId(Uuid::parse_str(topic).ok()?),
         index: index.parse().ok()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(index: u32, epoch: u32) -> Versioned {
+        let record = wire::Partition {
+            owner_epoch: epoch,
+            owner: "broker-1".to_owned(),
+            owner_boot: Bytes::from_static(b"boot"),
+        };
+        Versioned {
+            key: format!("{PARTS}{}/{index}", Uuid::from_u128(7)),
+            value: record.encode_to_vec().into(),
+            version: Revision(9),
+            lease: None,
+        }
+    }
+
+    #[test]
+    fn partition_that_was_deleted_while_no_watch_was_up_is_gone_by_the_next_listing() {
+        let mut view = View::default();
+        view.list(PARTS, &[row(0, 3), row(1, 3)], Revision(9));
+        let changes = view.list(PARTS, &[row(1, 4)], Revision(12));
+        let partition = |index| PartitionId {
+            topic: TopicId(Uuid::from_u128(7)),
+            index,
+        };
+        assert_eq!(changes.len(), 2, "{changes:?}");
+        assert!(
+            matches!(&changes[0], Change::Won(of, holder) if *of == partition(1) && holder.epoch == OwnerEpoch(4))
+        );
+        assert_eq!(changes[1], Change::Gone(partition(0)));
+        assert_eq!(view.holder(partition(0)), None);
+    }
 }
