@@ -100,7 +100,7 @@ pub(crate) fn choose(
 }
 
 /// Chooses who takes the places of `failing` members (storage.md W10): usable bookies outside the ensemble that did not fail in
-/// this ledger, spread over zones. Fewer than asked for when there are no more; among equals the first is taken.
+/// this ledger, spread over zones; no bookie is in two places. Fewer than asked for when there are no more; among equals the first is taken.
 pub(crate) fn replace(
     room: Room,
     ensemble: &[Member],
@@ -123,7 +123,18 @@ pub(crate) fn replace(
         .filter(|found| !ensemble.contains(&found.member) && !failed.contains(&found.member))
         .collect();
     let mut replaced = Vec::new();
+    // A bookie whose disk was replaced takes the place of its lost one: two places of one bookie would be one copy, and who stayed in the
+    // other place could not be replaced any more.
     for position in failing {
+        let own = usable
+            .iter()
+            .position(|found| found.member.bookie == ensemble[*position].bookie);
+        if let Some(own) = own {
+            replaced.push((*position, usable.remove(own).member.clone()));
+        }
+    }
+    let filled: Vec<usize> = replaced.iter().map(|(position, _)| *position).collect();
+    for position in failing.iter().filter(|position| !filled.contains(position)) {
         let rank = |candidate: &Candidate| {
             let crowd = per_zone.get(candidate.zone.as_str()).copied();
             (!candidate.writable, crowd.unwrap_or(0))
@@ -240,6 +251,28 @@ mod tests {
             few,
             Err(CreateError::NotEnoughBookies { registered: 2, .. })
         ));
+    }
+
+    #[test]
+    fn bookie_with_a_new_disk_takes_its_own_place_and_no_other() {
+        let old: Vec<_> = ["a", "b", "c"]
+            .map(|name| candidate(name, "", true, true))
+            .to_vec();
+        let ensemble: Vec<Member> = old.iter().map(|found| found.member.clone()).collect();
+        let mut now = old.clone();
+        now[2].member.incarnation = Incarnation(uuid::Uuid::from_u128(7));
+        let new = now[2].member.clone();
+        let replace = |failing: &[usize]| replace(Room::ForData, &ensemble, failing, &[], &now);
+        // Also while another member fails, for which there is nobody.
+        assert_eq!(replace(&[1, 2]), [(2, new.clone())]);
+        assert_eq!(replace(&[2]), [(2, new.clone())]);
+        assert_eq!(replace(&[1]), []);
+        // One more: it takes what is left.
+        now.push(candidate("d", "", true, true));
+        let spare = now[3].member.clone();
+        let mut both = super::replace(Room::ForData, &ensemble, &[1, 2], &[], &now);
+        both.sort_by_key(|(position, _)| *position);
+        assert_eq!(both, [(1, spare), (2, new)]);
     }
 
     #[test]

@@ -13,11 +13,19 @@ An empty data directory is formatted; any other must be one of ours. Flags win o
 With several bookies each record has as many copies, three at most, and its producer is answered when more than half of them are on
 disk; a directory keeps the number of bookies it was made with. They listen 10 ports behind --grpc and --http, one after the other.
 
+Several brokers share the partitions; a client that is told of one finds them all. Broker 2 listens one port behind --grpc and --http,
+and behind the last of --kafka. Their number may be another at each start. What fails in one part ends the process: a cluster whose
+parts live and die apart is charts/local/up.
+
 Examples:
   hulse standalone
+  hulse standalone --brokers 2 --bookies 3 --data ./small-cluster
   hulse standalone --bookies 3 --data ./three-copies --grpc 127.0.0.1:7500 --http 127.0.0.1:7580 --kafka off
   hulse standalone --data ./more-data --grpc 127.0.0.1:7500 --http 127.0.0.1:7580 --kafka off")]
 pub(crate) struct Standalone {
+    /// Brokers, each with ports of its own, which share the partitions [default 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10))]
+    pub(crate) brokers: Option<u32>,
     /// Bookies, each with a log of its own; the data directory's number, or 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) bookies: Option<u32>,

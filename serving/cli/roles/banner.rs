@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::ports::Places;
 use crate::config::{Config, OrOff, Retention, SyncMode};
 use crate::output::Output;
 
@@ -48,9 +49,10 @@ pub(crate) struct Banner<'a> {
     pub(crate) memory: String,
     /// Bookies that are called over the network: calls, HTTP. Empty where the one there is is called directly.
     pub(crate) bookies: &'a [(SocketAddr, SocketAddr)],
-    pub(crate) grpc: SocketAddr,
-    pub(crate) http: SocketAddr,
-    pub(crate) kafka: &'a [SocketAddr],
+    /// The first broker.
+    pub(crate) broker: &'a Places,
+    /// Those beside it.
+    pub(crate) brokers: &'a [Places],
     pub(crate) ready_in: Duration,
 }
 
@@ -60,33 +62,31 @@ impl Banner<'_> {
         let config = self.config;
         let data = config.node.data_dir.display();
         let version = env!("CARGO_PKG_VERSION");
-        let (grpc, http) = (self.grpc, self.http);
-        let kafka: Vec<String> = self.kafka.iter().map(SocketAddr::to_string).collect();
-        let kafka = match kafka.is_empty() {
-            true => String::new(),
-            false => format!("    kafka {}", kafka.join(",")),
-        };
-        let all = [grpc, http];
-        let auth = match all.iter().chain(self.kafka).all(|at| at.ip().is_loopback()) {
+        let Places { grpc, http, .. } = self.broker;
+        let all = [grpc, http].into_iter().chain(&self.broker.kafka);
+        let auth = match all.into_iter().all(|at| at.ip().is_loopback()) {
             true => "off (listening on loopback only)".to_owned(),
             false => output.red("off, and other machines can reach this server"),
         };
         let ready = self.ready_in.as_secs_f64();
         let mut lines = vec![
             format!(
-                "hulse {version} standalone: 1 broker, {}, data {data} (sync {}, retention {})",
-                match self.bookies.len() {
-                    0 | 1 => "1 bookie".to_owned(),
-                    many => format!("{many} bookies"),
-                },
+                "hulse {version} standalone: {}, {}, data {data} (sync {}, retention {})",
+                counted(1 + self.brokers.len(), "broker"),
+                counted(self.bookies.len().max(1), "bookie"),
                 config.bookie.sync,
                 retention(&config.retention)
             ),
-            format!("  clients  grpc://{grpc}{kafka}"),
+            format!("  clients  grpc://{grpc}{}", kafka(self.broker)),
             format!("  metrics  http://{http}/metrics    health http://{http}/readyz"),
             format!("  memory   {}", self.memory),
             format!("  auth     {auth}    ready in {ready:.2} s"),
         ];
+        lines.extend(self.brokers.iter().enumerate().map(|(index, more)| {
+            let (grpc, http, kafka) = (more.grpc, more.http, kafka(more));
+            let number = index + 2;
+            format!("  broker {number} grpc://{grpc}{kafka}    health http://{http}/readyz")
+        }));
         lines.extend(self.copies());
         lines.extend(weaker_sync(config, output));
         if cfg!(debug_assertions) {
@@ -115,12 +115,33 @@ impl Banner<'_> {
             first.chain(more).collect::<Vec<_>>().join(",")
         };
         Some(format!(
-            "  bookies  {}    health http://{}    {} copies of each record, answered when {} are on disk",
+            "  bookies  {}    health http://{}    {}",
             all(first.0, calls.collect()),
             all(first.1, http.collect()),
-            quorums.write,
-            quorums.ack
+            match quorums.write {
+                1 => "one copy of each record".to_owned(),
+                write => format!(
+                    "{write} copies of each record, answered when {} are on disk",
+                    quorums.ack
+                ),
+            }
         ))
+    }
+}
+
+/// The listeners of the Kafka wire, if there are any.
+fn kafka(broker: &Places) -> String {
+    let kafka: Vec<String> = broker.kafka.iter().map(SocketAddr::to_string).collect();
+    match kafka.is_empty() {
+        true => String::new(),
+        false => format!("    kafka {}", kafka.join(",")),
+    }
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        many => format!("{many} {noun}s"),
     }
 }
 
@@ -138,26 +159,32 @@ mod tests {
     use super::*;
     use crate::output::Shape;
 
-    fn lines(config: &Config, grpc: &str) -> String {
-        let output = Output {
+    fn output() -> Output {
+        Output {
             shape: Shape::Table,
             quiet: false,
             colour: true,
-        };
+        }
+    }
+
+    fn lines(config: &Config, grpc: &str) -> String {
         let banner = Banner {
             config,
             memory: "all of it".to_owned(),
             bookies: &[],
-            grpc: grpc.parse().unwrap(),
-            http: "127.0.0.1:7480".parse().unwrap(),
-            kafka: &["127.0.0.1:9092".parse().unwrap()],
+            broker: &Places {
+                grpc: grpc.parse().unwrap(),
+                http: "127.0.0.1:7480".parse().unwrap(),
+                kafka: vec!["127.0.0.1:9092".parse().unwrap()],
+            },
+            brokers: &[],
             ready_in: Duration::from_millis(340),
         };
-        banner.lines(output).join("\n")
+        banner.lines(output()).join("\n")
     }
 
     #[test]
-    fn several_bookies_are_told_with_what_their_copies_mean() {
+    fn several_brokers_and_bookies_are_told_with_what_their_copies_mean() {
         let mut config = Config::default();
         config.broker.replication = crate::config::Replication {
             ensemble: 3,
@@ -165,17 +192,23 @@ mod tests {
             ack_quorum: 2,
         };
         let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let broker = |port: u16| Places {
+            grpc: at(port),
+            http: at(port + 80),
+            kafka: vec![at(port + 1_692)],
+        };
         let banner = Banner {
             config: &config,
             memory: String::new(),
             bookies: &[(at(7410), at(7490)), (at(7411), at(7491))],
-            grpc: at(7400),
-            http: at(7480),
-            kafka: &[],
+            broker: &broker(7400),
+            brokers: &[broker(7401)],
             ready_in: Duration::ZERO,
         };
-        let told = banner.copies().unwrap();
+        let told = banner.lines(output()).join("\n");
         for words in [
+            "standalone: 2 brokers, 2 bookies, data",
+            "broker 2 grpc://127.0.0.1:7401    kafka 127.0.0.1:9093    health http://127.0.0.1:7481/readyz",
             "127.0.0.1:7410,7411 ",
             "http://127.0.0.1:7490,7491 ",
             "3 copies of each record, answered when 2",

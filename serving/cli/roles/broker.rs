@@ -3,8 +3,7 @@
 //! Order of a start: addresses, etcd, cell record, bookies, name in metadata, listeners. At the end listeners drain and partitions close
 //! first, and the name is given back last: whoever looks a partition up is not sent to another broker before this one let it go.
 
-use std::net::SocketAddr;
-
+use bookie_client::RegisteredBookies;
 use bookie_metadata::{LeaseId, Op};
 use hulse_proto::time::WallClock as _;
 use hulse_proto::wire::{Message as _, metadata as wire};
@@ -17,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::ground::Ground;
 use super::memory::Memory;
-use super::ports::Ports;
+use super::ports::{Places, Ports};
 use super::presence::{Claim, Presence, PresenceError, Registered};
 use super::seams::SystemClock;
-use super::serving::{Advertised, StorageReports, cannot_listen, local, served};
+use super::serving::{Advertised, StorageReports, cannot_listen, served};
 use super::{banner, bookies, failures, kafka, process, serving};
 use crate::arguments::{Broker, Globals};
 use crate::commands::config::for_broker;
@@ -103,14 +102,99 @@ impl Registered for Keys {
     }
 }
 
+/// A broker that others know of, and that serves nobody yet.
+pub(super) struct Known {
+    config: Config,
+    memory: Memory,
+    ports: Ports,
+    at: Places,
+    ground: Ground,
+    bookies: RegisteredBookies,
+    advertised: Advertised,
+    presence: JoinHandle<Result<(), PresenceError>>,
+    leave: CancellationToken,
+    shutdown: CancellationToken,
+}
+
+impl Known {
+    /// A broker with these listeners, over this ground. `folded`: in one process with all others of its cell, so that nobody else can
+    /// have its name.
+    ///
+    /// # Errors
+    /// Metadata do not answer, or its name cannot be had.
+    pub(super) async fn register(
+        (config, memory, ports): (Config, Memory, Ports),
+        mut ground: Ground,
+        folded: bool,
+        shutdown: CancellationToken,
+    ) -> Result<Self, Failure> {
+        let at = ports.places()?;
+        let metadata_at = ground.at.clone();
+        let bookies = bookies::of_cluster(Arc::clone(&ground.metadata)).await;
+        let bookies = bookies.map_err(|error| failures::metadata(&error, &metadata_at))?;
+        let advertised = Advertised::new(&config, (at.grpc, at.http), ground.uuid());
+        let advertised = advertised.with_kafka(&ports.kafka);
+        let keys = Keys {
+            claimed: !folded,
+            key: format!("node/broker/{}", ground.name),
+            node: advertised.node(),
+            shutdown: shutdown.clone(),
+            told: Arc::default(),
+        };
+        let (ending, told) = (shutdown.clone(), Arc::clone(&keys.told));
+        tokio::spawn(async move {
+            ending.cancelled().await;
+            told.notify_one();
+        });
+        let presence = Presence::register(Arc::clone(&ground.metadata), keys).await;
+        let presence = presence.map_err(|error| failures::presence(&error, &metadata_at))?;
+        let leave = CancellationToken::new();
+        let presence = tokio::spawn(presence.keep(leave.clone()));
+        Ok(Self {
+            config,
+            memory,
+            ports,
+            at,
+            ground,
+            bookies,
+            advertised,
+            presence,
+            leave,
+            shutdown,
+        })
+    }
+
+    /// Serves from now on.
+    pub(super) fn serve(mut self) -> Server {
+        let Ports { grpc, http, kafka } = self.ports;
+        let kafka = kafka::listeners(kafka, self.memory.brokers, || self.ground.seed());
+        let metadata_at = self.ground.at.clone();
+        let broker = serving::broker(
+            (&self.config, self.memory),
+            self.ground,
+            Arc::new(self.bookies),
+            self.advertised,
+            StorageReports::default(),
+        );
+        let serving = serve_with(broker, grpc, http, kafka, self.shutdown.clone());
+        Server {
+            config: self.config,
+            metadata_at,
+            at: self.at,
+            serving: tokio::spawn(serving),
+            presence: self.presence,
+            leave: self.leave,
+            shutdown: self.shutdown,
+        }
+    }
+}
+
 /// A running broker.
 pub(super) struct Server {
     config: Config,
     /// Where its metadata are, for failures.
     metadata_at: String,
-    pub(super) grpc: SocketAddr,
-    pub(super) http: SocketAddr,
-    pub(super) kafka: Vec<SocketAddr>,
+    pub(super) at: Places,
     serving: JoinHandle<Result<(), ServeError>>,
     presence: JoinHandle<Result<(), PresenceError>>,
     /// Ends the presence, after the listeners.
@@ -127,78 +211,17 @@ impl Server {
             return Ok(None);
         };
         let parts = (config, memory, ports);
-        let server = Self::over(parts, ground, false, shutdown.clone());
-        server.await.map(Some)
-    }
-
-    /// A broker with these listeners, over this ground. `folded`: in one process with all others of its cell, so that nobody else can
-    /// have its name.
-    ///
-    /// # Errors
-    /// Metadata do not answer, or its name cannot be had.
-    pub(super) async fn over(
-        (config, memory, ports): (Config, Memory, Ports),
-        mut ground: Ground,
-        folded: bool,
-        shutdown: CancellationToken,
-    ) -> Result<Self, Failure> {
-        let Ports { grpc, http, kafka } = ports;
-        let (grpc_at, http_at) = (local(&grpc)?, local(&http)?);
-        let kafka_at = kafka
-            .iter()
-            .map(|(_, listener)| local(listener))
-            .collect::<Result<Vec<_>, _>>()?;
-        let at = ground.at.clone();
-        let bookies = bookies::of_cluster(Arc::clone(&ground.metadata)).await;
-        let bookies = bookies.map_err(|error| failures::metadata(&error, &at))?;
-        let advertised = Advertised::new(&config, (grpc_at, http_at), ground.uuid());
-        let advertised = advertised.with_kafka(&kafka);
-        let keys = Keys {
-            claimed: !folded,
-            key: format!("node/broker/{}", ground.name),
-            node: advertised.node(),
-            shutdown: shutdown.clone(),
-            told: Arc::default(),
-        };
-        let (ending, told) = (shutdown.clone(), Arc::clone(&keys.told));
-        tokio::spawn(async move {
-            ending.cancelled().await;
-            told.notify_one();
-        });
-        let presence = Presence::register(Arc::clone(&ground.metadata), keys).await;
-        let presence = presence.map_err(|error| failures::presence(&error, &at))?;
-        let leave = CancellationToken::new();
-        let presence = tokio::spawn(presence.keep(leave.clone()));
-        let kafka = kafka::listeners(kafka, || ground.seed());
-        let parts = (&config, memory);
-        let broker = serving::broker(
-            parts,
-            ground,
-            Arc::new(bookies),
-            advertised,
-            StorageReports::default(),
-        );
-        let serving = serve_with(broker, grpc, http, kafka, shutdown.clone());
-        let serving = tokio::spawn(serving);
-        Ok(Self {
-            config,
-            metadata_at: at,
-            grpc: grpc_at,
-            http: http_at,
-            kafka: kafka_at,
-            serving,
-            presence,
-            leave,
-            shutdown,
-        })
+        let known = Known::register(parts, ground, false, shutdown.clone());
+        Ok(Some(known.await?.serve()))
     }
 
     fn banner(&self, began: Instant, output: Output) -> Vec<String> {
-        let kafka = self.kafka.iter().map(|at| ("kafka", at.to_string()));
-        let places: Vec<_> = [("clients", format!("grpc://{}", self.grpc))]
+        let Places { grpc, http, kafka } = &self.at;
+        let kafka = kafka.iter().map(|at| ("kafka", at.to_string()));
+        let places: Vec<_> = [("clients", format!("grpc://{grpc}"))]
             .into_iter()
             .chain(kafka)
-            .chain([("health", format!("http://{}/readyz", self.http))])
+            .chain([("health", format!("http://{http}/readyz"))])
             .collect();
         let what = ("broker", &self.config);
         banner::role(what, &places, began.elapsed(), output)

@@ -7,12 +7,13 @@ use tokio::net::TcpListener;
 use super::seams::{connections_max, open_files_max};
 use crate::config::KafkaListen;
 
-/// Makes listeners of bound sockets; `seed` gives each its chance.
+/// Makes listeners of bound sockets, of one of so many brokers of this process; `seed` gives each its chance.
 pub(super) fn listeners(
     bound: Vec<(KafkaListen, TcpListener)>,
+    brokers: u32,
     mut seed: impl FnMut() -> [u8; 32],
 ) -> Vec<Box<dyn WireListener>> {
-    let (_, connections) = connections_max(open_files_max(), bound.len());
+    let (_, connections) = connections_max(open_files_max() / u64::from(brokers), bound.len());
     let one = |(listener, socket): (KafkaListen, TcpListener)| -> Box<dyn WireListener> {
         let config = ListenerConfig {
             name: listener.name,

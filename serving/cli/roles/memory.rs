@@ -22,6 +22,8 @@ pub(crate) struct Memory {
     /// What the container or the machine has.
     container: u64,
     budget: u64,
+    /// Brokers of the process; what follows is of each of them, but for the queue.
+    pub(crate) brokers: u32,
     /// Produce requests between socket and answer, on all listeners. A batch keeps its room until it is answered, so entries that are
     /// being stored are within it, too.
     pub(crate) ingress: u64,
@@ -41,23 +43,31 @@ impl Memory {
     /// # Errors
     /// The maxima are more than the container bears.
     pub(crate) fn split(config: &Config) -> Result<Self, Failure> {
-        Self::of(config, memory_bytes(), 1)
+        Self::of(config, memory_bytes(), (1, 1))
     }
 
-    /// As [`Memory::split`], of a process with so many bookies, each of which has a queue.
+    /// As [`Memory::split`], of a process with so many brokers, which share it, and bookies, each of which has a queue.
     ///
     /// # Errors
     /// As [`Memory::split`].
-    pub(crate) fn split_of_several(config: &Config, bookies: u32) -> Result<Self, Failure> {
-        Self::of(config, memory_bytes(), bookies)
+    pub(crate) fn split_of_several(
+        config: &Config,
+        (brokers, bookies): (u32, u32),
+    ) -> Result<Self, Failure> {
+        Self::of(config, memory_bytes(), (brokers, bookies))
     }
 
-    fn of(config: &Config, container: u64, bookies: u32) -> Result<Self, Failure> {
+    fn of(
+        config: &Config,
+        container: u64,
+        (brokers, bookies): (u32, u32),
+    ) -> Result<Self, Failure> {
         let budget = budget_bytes(config.memory.budget, container);
-        let share = |percent: u64| budget / 100 * percent;
+        let share = |percent: u64| budget / 100 * percent / u64::from(brokers);
         let memory = Self {
             container,
             budget,
+            brokers,
             ingress: share(INGRESS_SHARE),
             in_flight: share(IN_FLIGHT_SHARE),
             tail: share(TAIL_SHARE).min(TAIL_BYTES_MAX),
@@ -85,8 +95,12 @@ impl Memory {
 
     /// The split, for a person.
     pub(crate) fn line(&self) -> String {
+        let each = match self.brokers {
+            1 => String::new(),
+            many => format!(", for each of {many} brokers"),
+        };
         format!(
-            "{} of {}: requests {}, recent records {}, reads {}; disk queue {}",
+            "{} of {}{each}: requests {}, recent records {}, reads {}; disk queue {}",
             size(self.budget),
             size(self.container),
             size(self.ingress),
@@ -105,7 +119,7 @@ mod tests {
     #[test]
     fn budget_is_split_and_more_than_there_is_is_refused() {
         let mut config = Config::default();
-        let memory = Memory::of(&config, 8 << 30, 1).unwrap();
+        let memory = Memory::of(&config, 8 << 30, (1, 1)).unwrap();
         assert_eq!(memory.budget, (8 << 30) / 100 * 25);
         assert_eq!(memory.tail, TAIL_BYTES_MAX);
         assert!(memory.ingress + memory.tail + memory.reads < memory.budget);
@@ -114,11 +128,19 @@ mod tests {
             "{}",
             memory.line()
         );
+        let shared = Memory::of(&config, 8 << 30, (2, 3)).unwrap();
+        assert_eq!(shared.ingress, memory.ingress / 2);
+        assert_eq!(shared.queue, 3 * memory.queue);
+        assert!(
+            shared
+                .line()
+                .contains("of 8GiB, for each of 2 brokers: requests")
+        );
         config.memory.budget = MemoryBudget::Size(ByteSize(6 << 30));
-        assert!(Memory::of(&config, 8 << 30, 1).is_err());
+        assert!(Memory::of(&config, 8 << 30, (1, 1)).is_err());
         config.memory.budget = MemoryBudget::Share(25);
         assert!(
-            Memory::of(&config, 100 << 20, 1).is_err(),
+            Memory::of(&config, 100 << 20, (1, 1)).is_err(),
             "the queue alone is too much"
         );
     }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::failures;
+use super::serving::local;
 use crate::config::{Config, KafkaListen};
 use crate::failure::Failure;
 
@@ -19,6 +20,14 @@ pub(super) struct Ports {
     pub(super) kafka: Vec<(KafkaListen, TcpListener)>,
 }
 
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Places {
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) kafka: Vec<SocketAddr>,
+}
+
 /// An address that is not ours.
 pub(super) struct Taken {
     /// Its key in the configuration.
@@ -30,6 +39,19 @@ pub(super) struct Taken {
 }
 
 impl Ports {
+    /// Where they are, with the ports that the operating system chose.
+    ///
+    /// # Errors
+    /// A listener has no address.
+    pub(super) fn places(&self) -> Result<Places, Failure> {
+        let kafka = self.kafka.iter().map(|(_, listener)| local(listener));
+        Ok(Places {
+            grpc: local(&self.grpc)?,
+            http: local(&self.http)?,
+            kafka: kafka.collect::<Result<_, _>>()?,
+        })
+    }
+
     /// Binds them all; needs a runtime.
     ///
     /// # Errors

@@ -163,7 +163,8 @@ pub(super) fn broker(
 }
 
 fn settings(config: &Config, memory: Memory, ground: &Ground, advertised: String) -> BrokerConfig {
-    let (connections, _) = connections_max(open_files_max(), config.listen.kafka.len());
+    let files = open_files_max() / u64::from(memory.brokers);
+    let (connections, _) = connections_max(files, config.listen.kafka.len());
     BrokerConfig {
         max_batch_bytes: config.broker.max_batch_size.0 as usize,
         ingress_bytes: memory.ingress as usize,

@@ -1,11 +1,10 @@
 //! `hulse standalone`: every role in one process. Embedded metadata, calls instead of sockets between broker and bookie (ARCHITECTURE
-//! D13). With several bookies it is [`Folded`], the roles of a cluster in one process.
+//! D13). With several brokers or bookies it is [`Folded`], the roles of a cluster in one process.
 //!
 //! Order of a start: addresses, directory, metadata, cell record, bookie, presence, broker. Nothing of it waits for a clock, and what
 //! needs the directory begins only when the addresses are ours. The end goes the other way: listeners drain, partitions close, the
 //! lease ends, the bookie marks a clean stop.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bookie_metadata::{LeaseId, Op};
@@ -25,10 +24,10 @@ use super::data_dir::{self, DataDir, prepare};
 use super::folded::{Folded, Layout};
 use super::ground::{self, Ground};
 use super::memory::Memory;
-use super::ports::Ports;
+use super::ports::{Places, Ports};
 use super::presence::{Presence, PresenceError, Registered};
 use super::seams::SystemClock;
-use super::serving::{Advertised, StorageReports, local, served};
+use super::serving::{Advertised, StorageReports, served};
 use super::{damage, failures, kafka, process, serving, storage};
 use crate::arguments::{Globals, Standalone};
 use crate::commands::config::for_standalone;
@@ -41,7 +40,7 @@ use crate::output::Output;
 /// # Errors
 /// It cannot start, or its storage failed.
 pub(crate) fn run(standalone: &Standalone, globals: &Globals, output: Output) -> Result<(), Stop> {
-    let asked = standalone.bookies;
+    let (brokers, asked) = (standalone.brokers.unwrap_or(1), standalone.bookies);
     let bookies = |config: &Config| data_dir::bookies(config, asked);
     let (loaded, bookies) = for_standalone(globals, flags(standalone), bookies)?;
     let moved = loaded.origin("listen.bookie") != Place::Default;
@@ -50,8 +49,8 @@ pub(crate) fn run(standalone: &Standalone, globals: &Globals, output: Output) ->
         globals,
         output,
         async |config, shutdown, began| {
-            if bookies > 1 {
-                let layout = Layout::new(config, bookies, moved)?;
+            if brokers > 1 || bookies > 1 {
+                let layout = Layout::new(config, (brokers, bookies), moved)?;
                 let server = Box::pin(Folded::start(layout, shutdown)).await?;
                 process::tell(output, server.lines(began, output));
                 return Box::pin(server.wait()).await;
@@ -114,9 +113,7 @@ impl Registered for Both {
 struct Server {
     config: Config,
     memory: Memory,
-    grpc: SocketAddr,
-    http: SocketAddr,
-    kafka: Vec<SocketAddr>,
+    at: Places,
     dir: DataDir,
     bookie: Arc<BookieNode>,
     serving: tokio::task::JoinHandle<Result<(), serving_broker::ServeError>>,
@@ -129,18 +126,15 @@ struct Server {
 impl Server {
     async fn start(config: Config, shutdown: CancellationToken) -> Result<Self, Failure> {
         let memory = Memory::split(&config)?;
-        let Ports { grpc, http, kafka } = Ports::bind(&config)?;
-        let (grpc_at, http_at) = (local(&grpc)?, local(&http)?);
-        let kafka_at = kafka
-            .iter()
-            .map(|(_, listener)| local(listener))
-            .collect::<Result<Vec<_>, _>>()?;
+        let ports = Ports::bind(&config)?;
+        let places = ports.places()?;
+        let Ports { grpc, http, kafka } = ports;
         let dir = prepare(&config, 1)?;
         let metadata = ground::embedded(&dir.metadata)?;
         let at = dir.metadata.display().to_string();
         let mut ground = Ground::over(metadata, &config, at).await?;
         let bookie = storage::start(&config, dir.bookie(), &mut ground, true).await?;
-        let advertised = Advertised::new(&config, (grpc_at, http_at), ground.uuid());
+        let advertised = Advertised::new(&config, (places.grpc, places.http), ground.uuid());
         let advertised = advertised.with_kafka(&kafka);
         let both = Both {
             bookie: Arc::clone(&bookie),
@@ -152,16 +146,14 @@ impl Server {
             presence.map_err(|error| failures::presence(&error, &dir.metadata.display()))?;
         let leave = CancellationToken::new();
         let presence = tokio::spawn(presence.keep(leave.clone()));
-        let kafka = kafka::listeners(kafka, || ground.seed());
+        let kafka = kafka::listeners(kafka, memory.brokers, || ground.seed());
         let broker = broker(&config, memory, ground, &bookie, advertised);
         let serving = serve_with(broker, grpc, http, kafka, shutdown.clone());
         let serving = tokio::spawn(serving);
         Ok(Self {
             config,
             memory,
-            grpc: grpc_at,
-            http: http_at,
-            kafka: kafka_at,
+            at: places,
             dir,
             bookie,
             serving,
@@ -176,9 +168,8 @@ impl Server {
             config: &self.config,
             memory: self.memory.line(),
             bookies: &[],
-            grpc: self.grpc,
-            http: self.http,
-            kafka: &self.kafka,
+            broker: &self.at,
+            brokers: &[],
             ready_in: began.elapsed(),
         }
     }

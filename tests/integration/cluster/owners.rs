@@ -14,7 +14,7 @@ use super::processes::Cluster;
 const PORT: u16 = 18_200;
 const PARTITIONS: u32 = 12;
 
-fn runtime() -> Runtime {
+pub(super) fn runtime() -> Runtime {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().unwrap()
 }
@@ -28,26 +28,30 @@ fn cluster(port: u16, brokers: usize) -> Option<Cluster> {
     Some(cluster)
 }
 
-/// A client that is told of one broker only.
 fn client_of(cluster: &Cluster, broker: usize) -> Client {
-    let client = Client::builder(cluster.broker_address(broker));
+    client_at(&cluster.broker_address(broker))
+}
+
+/// A client that is told of one broker only.
+pub(super) fn client_at(broker: &str) -> Client {
+    let client = Client::builder(broker);
     client
         .request_timeout(Duration::from_secs(20))
         .build()
         .unwrap()
 }
 
-async fn topic(client: &Client, name: &str) {
+pub(super) async fn topic(client: &Client, name: &str) {
     client.admin().create_topic(name, PARTITIONS).await.unwrap();
 }
 
-async fn producer(client: &Client, topic: &str) -> Producer {
+pub(super) async fn producer(client: &Client, topic: &str) -> Producer {
     let producer = client.producer(topic).interceptor(NumberStamper::new());
     producer.build().await.unwrap()
 }
 
 /// Every record gets its receipt; the longest wait for one.
-async fn send(producer: &Producer, count: u32) -> Duration {
+pub(super) async fn send(producer: &Producer, count: u32) -> Duration {
     let mut tickets = Vec::new();
     for number in 0..count {
         let record = Record::new(vec![b'x'; 200]).partition(number % PARTITIONS);
@@ -62,7 +66,7 @@ async fn send(producer: &Producer, count: u32) -> Duration {
 }
 
 /// Reads all of a topic: every number once and in its order.
-async fn check(client: &Client, topic: &str, count: u64) {
+pub(super) async fn check(client: &Client, topic: &str, count: u64) {
     let checker = NumberChecker::new();
     let reader = client.reader(topic).start(Start::Earliest).follow(false);
     let mut reader = reader.interceptor(checker.clone()).build().await.unwrap();
@@ -71,7 +75,7 @@ async fn check(client: &Client, topic: &str, count: u64) {
     assert!(report.is_clean() && report.records == count, "{report:?}");
 }
 
-async fn owners(client: &Client, topic: &str) -> BTreeSet<String> {
+pub(super) async fn owners(client: &Client, topic: &str) -> BTreeSet<String> {
     let described = client.admin().describe_topic(topic).await.unwrap();
     let owners = described.partition.into_iter().map(|of| of.owner.unwrap());
     owners.collect()
