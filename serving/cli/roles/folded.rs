@@ -84,7 +84,9 @@ impl Layout {
             let kafka = listen.kafka.iter();
             let kafka = kafka.map(|listener| ("listen.kafka", listener.bind));
             let own = [("listen.grpc", listen.grpc), ("listen.http", listen.http)];
-            own.into_iter().chain(kafka).map(move |place| (broker, place))
+            own.into_iter()
+                .chain(kafka)
+                .map(move |place| (broker, place))
         });
         let bookies = self.bookies.iter().flat_map(|bookie| {
             let listen = &bookie.listen;

@@ -157,6 +157,8 @@ impl CursorTruth {
         // Where a move led is kept from retention; the first place may lie above offset 0 from the beginning.
         let gone = match era.base {
             Some(_) => place.log_start.min(place.requested),
+            // A move without an answer may have led behind a trim that was decided and never came about: the mover would have been told.
+            None if place.state_epoch > 0 => place.log_start.max(place.requested),
             None => place.log_start,
         };
         let floor = floor.max(gone.0);

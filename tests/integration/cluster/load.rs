@@ -18,6 +18,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// After the last trouble, what was sent before must be answered within this time.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(60);
 
+/// A follower that hears nothing for so long looks whether it has all …
+const SILENCE: Duration = Duration::from_secs(2);
+/// … and waits for so many of them in a row for what it lacks: a partition may just be taken over.
+const SILENCES_MAX: u32 = 20;
+
 pub(crate) fn runtime() -> Runtime {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().unwrap()
@@ -27,6 +32,8 @@ pub(crate) fn runtime() -> Runtime {
 pub(crate) struct Load {
     pub(crate) truth: Arc<Truth>,
     over: Arc<AtomicBool>,
+    /// Every record is answered.
+    answered: Arc<AtomicBool>,
     producing: Vec<JoinHandle<()>>,
     following: JoinHandle<Vec<(Place, Id)>>,
 }
@@ -53,10 +60,13 @@ impl Load {
                 numbered.settled().await;
             }));
         }
-        let following = tokio::spawn(follow(client.clone(), topic, Arc::clone(&over)));
+        let answered = Arc::new(AtomicBool::new(false));
+        let judge = (Arc::clone(&truth), Arc::clone(&answered));
+        let following = tokio::spawn(follow(client.clone(), topic, judge));
         Self {
             truth,
             over,
+            answered,
             producing,
             following,
         }
@@ -81,26 +91,36 @@ impl Load {
             let ended = tokio::time::timeout(GOES_ON_WITHIN, producing).await;
             ended.expect("STUCK: not everything is answered").unwrap();
         }
+        self.answered.store(true, Ordering::Relaxed);
         let followed = tokio::time::timeout(GOES_ON_WITHIN, self.following).await;
         (self.truth, followed.expect("STUCK: the follower").unwrap())
     }
 }
 
-/// What a reader sees that follows all the time, until nothing more comes.
-async fn follow(client: Client, topic: &str, over: Arc<AtomicBool>) -> Vec<(Place, Id)> {
+/// What a reader sees that follows all the time, until it has as much as was acknowledged and nothing more comes, or nothing comes for
+/// so long that what is missing is lost to it.
+async fn follow(
+    client: Client,
+    topic: &str,
+    (truth, answered): (Arc<Truth>, Arc<AtomicBool>),
+) -> Vec<(Place, Id)> {
     let reader = client.reader(topic).start(Start::Earliest);
     let mut reader = reader.build().await.unwrap();
-    let mut seen = Vec::new();
+    let (mut seen, mut silences) = (Vec::new(), 0);
     loop {
-        let next = tokio::time::timeout(Duration::from_secs(2), reader.next()).await;
-        match next {
-            Ok(record) => {
-                let record = record.unwrap().expect("a follower has no end");
-                let value = record.value.unwrap_or_default();
-                seen.push(((record.partition, record.offset.0), id_of(&value)));
+        let next = tokio::time::timeout(SILENCE, reader.next()).await;
+        let Ok(record) = next else {
+            silences += 1;
+            let acknowledged = truth.count(|fate| matches!(fate, Fate::Acked(_)));
+            let has_all = seen.len() >= acknowledged || silences >= SILENCES_MAX;
+            match answered.load(Ordering::Relaxed) && has_all {
+                true => return seen,
+                false => continue,
             }
-            Err(_silence) if over.load(Ordering::Relaxed) => return seen,
-            Err(_silence) => {}
-        }
+        };
+        silences = 0;
+        let record = record.unwrap().expect("a follower has no end");
+        let value = record.value.unwrap_or_default();
+        seen.push(((record.partition, record.offset.0), id_of(&value)));
     }
 }

@@ -22,6 +22,9 @@ use tokio::time::Instant;
 
 use super::event::{Cause, Effect, Event, Failure, Payload, Room, Stored};
 
+/// Owners of one lower epoch in a row that are taken for overtaken. With the waits between them that is longer than two leases.
+const LOWER_MAX: u32 = 50;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Down,
@@ -65,6 +68,8 @@ pub(crate) struct LaneCore<P> {
     next_seq: u64,
     /// The highest under which a lane was opened: an owner of a lower one is none any more.
     leader_epoch: u32,
+    /// A lower one that was met since, and how often in a row.
+    lower: (u32, u32),
     /// The leader epoch whose owner found a sequence out of order: believed when it says so again after a look-up.
     doubted: Option<u32>,
 }
@@ -82,6 +87,7 @@ impl<P: Payload> LaneCore<P> {
             phase: Phase::Down,
             next_seq: 0,
             leader_epoch: 0,
+            lower: (0, 0),
             doubted: None,
         }
     }
@@ -151,7 +157,7 @@ impl<P: Payload> LaneCore<P> {
             return effects;
         }
         match event {
-            Event::Opened { leader_epoch, .. } if leader_epoch < self.leader_epoch => {
+            Event::Opened { leader_epoch, .. } if self.is_overtaken(leader_epoch) => {
                 effects.push(look_again());
             }
             Event::Opened {
@@ -165,6 +171,7 @@ impl<P: Payload> LaneCore<P> {
                     max => max.min(BATCHES_IN_FLIGHT_MAX),
                 };
                 self.leader_epoch = leader_epoch;
+                self.lower = (0, 0);
                 self.opened(last_epoch, last_sequence, &mut effects);
             }
             Event::LinkLost => self.link_lost(),
@@ -175,6 +182,19 @@ impl<P: Payload> LaneCore<P> {
             Event::Restart(cause) => self.restart(&cause, &mut effects),
         }
         effects
+    }
+
+    /// A lower epoch than one that was met is the word of an owner that was overtaken, and a look-up finds its successor. When it is all
+    /// that is found for longer than any lease, the cell was put back to what it was before, and there is no other owner.
+    fn is_overtaken(&mut self, leader_epoch: u32) -> bool {
+        if leader_epoch >= self.leader_epoch {
+            return false;
+        }
+        self.lower = match self.lower {
+            (epoch, times) if epoch == leader_epoch => (epoch, times + 1),
+            _ => (leader_epoch, 1),
+        };
+        self.lower.1 <= LOWER_MAX
     }
 
     fn opened(&mut self, last_epoch: i32, last_sequence: i32, effects: &mut Effects<P>) {

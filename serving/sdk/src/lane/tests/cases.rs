@@ -235,3 +235,25 @@ fn owner_that_was_overtaken_is_left_whatever_it_says() {
         [Effect::Settle { result: Ok(_), .. }]
     ));
 }
+
+/// A directory that was put back knows lower epochs for good: no record waits for an owner that never comes.
+#[test]
+fn lower_epoch_is_believed_when_nothing_else_is_found_for_long() {
+    let mut core = core(0);
+    let opened = |leader_epoch| Event::Opened {
+        leader_epoch,
+        last_epoch: -1,
+        last_sequence: -1,
+        batches_in_flight_max: 0,
+    };
+    core.on_event(opened(4));
+    core.offer(batch(0), Instant::now() + TIMEOUT);
+    core.on_event(Event::LinkLost);
+    let mut looks = 0;
+    while sequences(&core.on_event(opened(2))).is_empty() {
+        looks += 1;
+        assert!(looks < 1_000, "it looks for ever");
+    }
+    // Waits between looks are of 100 ms at least before long.
+    assert!(looks >= 40, "{looks}");
+}
