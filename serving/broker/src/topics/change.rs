@@ -15,8 +15,8 @@ use crate::storage_fault;
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
 /// A transaction that is not answered within this has an unknown outcome.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
-/// A metadata store that does not answer a read within this is unavailable.
-const READ_WAIT: Duration = Duration::from_secs(5);
+/// A metadata store that does not answer a read within this is unavailable: less than clients wait for one call, who are to hear why.
+const READ_WAIT: Duration = Duration::from_secs(3);
 /// Waits between two tries: doubled from the first to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 

@@ -101,6 +101,13 @@ impl Core {
         }
     }
 
+    /// From now on calls begin with the next broker.
+    pub(super) fn prefer_another(&self) {
+        let count = self.known_brokers().len();
+        let next = (self.preferred.load(Ordering::Relaxed) + 1) % count;
+        self.preferred.store(next, Ordering::Relaxed);
+    }
+
     /// Those that were given, then those that were learned.
     fn known_brokers(&self) -> Vec<Broker> {
         let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);

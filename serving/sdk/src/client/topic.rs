@@ -1,6 +1,7 @@
 //! Where a topic's partitions live: the last answer of a look-up, asked again after a failure.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use hulse_proto::error::{ErrorKind, Fault, Reason};
 use hulse_proto::id::{TopicId, TopicName};
@@ -13,6 +14,12 @@ use super::{Core, Repeat};
 use crate::backoff::Backoff;
 use crate::connect::Broker;
 use crate::error::Error;
+
+/// Look-ups that say nothing new for so long, though what they say fails, are asked of another broker: longer than it takes until a
+/// broker that died has a successor.
+const VAIN_MAX: Duration = Duration::from_secs(6);
+/// Failures that are further apart have nothing to do with each other.
+const VAIN_GAP: Duration = Duration::from_secs(10);
 
 impl Core {
     /// Resolves names; one answer each, in order. A name's own fault is in its answer.
@@ -155,8 +162,8 @@ struct Resolved {
 }
 
 impl Resolved {
-    /// Takes a newer look-up, but for words that are older than what is known.
-    fn learn(&mut self, mut newer: Self) {
+    /// Takes a newer look-up, but for words that are older than what is known. False: it says what was known.
+    fn learn(&mut self, mut newer: Self) -> bool {
         if newer.id == self.id {
             for (said, known) in newer.owners.iter_mut().zip(&self.owners) {
                 if said.is_older_than(known) {
@@ -164,7 +171,26 @@ impl Resolved {
                 }
             }
         }
+        let place = |of: &Redirect| (of.broker.clone(), of.leader_epoch);
+        let (before, now) = (self.owners.iter(), newer.owners.iter());
+        let news = newer.id != self.id || !before.map(place).eq(now.map(place));
         *self = newer;
+        news
+    }
+}
+
+/// Look-ups that were asked after failures, one after the other, and said nothing new: the first and the last of them.
+#[derive(Debug, Default)]
+struct Vain(Option<(Instant, Instant)>);
+
+impl Vain {
+    /// One more was asked. True: another broker is to be asked next.
+    fn ask_another(&mut self, news: bool, now: Instant) -> bool {
+        let earlier = self.0.filter(|(_, last)| now - *last < VAIN_GAP);
+        let began = earlier.map_or(now, |(began, _)| began);
+        let over = !news && now - began >= VAIN_MAX;
+        self.0 = (!news && !over).then_some((began, now));
+        over
     }
 }
 
@@ -173,6 +199,7 @@ pub(crate) struct Topic {
     core: Arc<Core>,
     pub(crate) name: TopicName,
     resolved: Mutex<Resolved>,
+    vain: Mutex<Vain>,
 }
 
 impl Topic {
@@ -188,6 +215,7 @@ impl Topic {
             core,
             name,
             resolved: Mutex::new(resolved),
+            vain: Mutex::default(),
         })
     }
 
@@ -227,9 +255,15 @@ impl Topic {
     }
 
     /// Asks again. Never creates: a producer that lives on must not bring a deleted topic back.
+    ///
+    /// A broker that is cut from metadata names itself for ever, so what it says in vain is asked of another one.
     pub(crate) async fn refresh(&self) -> Result<(), Error> {
         let resolved = self.core.resolve_one(&self.name, false).await?;
-        self.lock().learn(resolved);
+        let news = self.lock().learn(resolved);
+        let mut vain = self.vain.lock().unwrap_or_else(PoisonError::into_inner);
+        if vain.ask_another(news, Instant::now()) {
+            self.core.prefer_another();
+        }
         Ok(())
     }
 
@@ -263,6 +297,22 @@ mod tests {
         for same in [at(2, 3, 100), at(1, 4, 200), at(2, 0, 100)] {
             assert!(!same.is_news_to(&known));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn look_ups_in_vain_are_asked_of_another_broker_once_a_successor_would_be_known() {
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let mut vain = Vain::default();
+        let asked = |vain: &mut Vain, news, ms| vain.ask_another(news, at(ms));
+        assert!(!asked(&mut vain, false, 0) && !asked(&mut vain, false, 5_900));
+        assert!(asked(&mut vain, false, 6_000));
+        // The next one has as long.
+        assert!(!asked(&mut vain, false, 6_100) && !asked(&mut vain, false, 12_000));
+        // News, or a long time without a failure, begin anew.
+        assert!(!asked(&mut vain, true, 12_050) && !asked(&mut vain, false, 13_000));
+        assert!(!asked(&mut vain, false, 23_000) && !asked(&mut vain, false, 28_900));
+        assert!(asked(&mut vain, false, 29_000));
     }
 
     #[test]
