@@ -1,8 +1,9 @@
-//! Public troubles of other platforms, as far as they are about several processes: LD-02, LD-06, LD-09 and LD-11 of the cases. Times are
-//! shorter than there unless HULSE_LONG=1.
+//! Public troubles of other platforms, as far as they are about several processes: LD-02, LD-06, LD-09, LD-11 and ST-03 of the cases.
+//! Times are shorter than there unless HULSE_LONG=1.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use hulse_sdk::{Client, Record, SubscriptionConsumer};
 
@@ -10,59 +11,76 @@ use super::super::proxy::Proxy;
 use super::super::report::rounds;
 use super::super::server::http_get;
 use super::load::{Load, runtime};
-use super::processes::Cluster;
+use super::processes::{Cluster, Node};
 use super::truth::{Fate, Id, Numbered, Place, Truth, id_of, read_all};
 
 const PORT: u16 = 18_496;
+const PORT_OF_ONE_COPY: u16 = 18_560;
+const PORT_OF_THREE_COPIES: u16 = 18_961;
 
-/// One case at a time: each has several processes, on the same ports.
+/// One case at a time of those on the same ports.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Copies of each record, and how many are on disk before an answer.
-const QUORUMS: [(u32, u32); 3] = [(2, 2), (1, 1), (3, 2)];
-
-/// LD-02: after restarts under load, a new full read has everything that the live one saw, and everything that was acknowledged.
-#[test]
-fn full_read_after_rolling_restarts_has_everything() {
-    let _turn = turn();
-    for quorums in QUORUMS {
-        let (copies, ack) = (quorums.0.to_string(), quorums.1.to_string());
-        let settings = [
-            ("HULSE_BROKER__REPLICATION__ENSEMBLE", copies.as_str()),
-            ("HULSE_BROKER__REPLICATION__WRITE_QUORUM", &copies),
-            ("HULSE_BROKER__REPLICATION__ACK_QUORUM", &ack),
-        ];
-        let Some(mut cluster) = Cluster::start_linked_with(PORT, 3, &settings) else {
-            return;
-        };
-        cluster.add_broker();
-        let runtime = runtime();
-        let client = Client::builder(cluster.broker_address(0)).build().unwrap();
-        let load = runtime.block_on(Load::begin(&client, "restarted", 12));
-        let live = runtime.spawn(consume(client.clone(), "restarted", "a"));
-        for round in 0..rounds(2, 6) {
-            runtime.block_on(load.goes_on("a restart"));
-            match round % 2 {
-                0 => assert!(cluster.brokers[0].stop().success()),
-                _ => cluster.brokers[0].kill(),
-            }
-            cluster.brokers[0].start();
+/// LD-02: after restarts under load, a new full read has everything that the live one saw, and everything that was acknowledged; with so
+/// many copies, and so many on disk before an answer.
+fn full_read_after_restarts(port: u16, copies: &str, ack: &str) {
+    let settings = [
+        ("HULSE_BROKER__REPLICATION__ENSEMBLE", copies),
+        ("HULSE_BROKER__REPLICATION__WRITE_QUORUM", copies),
+        ("HULSE_BROKER__REPLICATION__ACK_QUORUM", ack),
+    ];
+    let Some(mut cluster) = Cluster::start_linked_with(port, 3, &settings) else {
+        return;
+    };
+    cluster.add_broker();
+    let runtime = runtime();
+    let client = Client::builder(cluster.broker_address(0)).build().unwrap();
+    let load = runtime.block_on(Load::begin(&client, "restarted", 12));
+    let over = Arc::new(AtomicBool::new(false));
+    let live = consume(client.clone(), "restarted", Arc::clone(&over));
+    let live = runtime.spawn(live);
+    for round in 0..rounds(2, 6) {
+        runtime.block_on(load.goes_on("a restart"));
+        match round % 2 {
+            0 => assert!(cluster.brokers[0].stop().success()),
+            _ => cluster.brokers[0].kill(),
         }
-        runtime.block_on(load.goes_on("the restarts"));
-        let (truth, _) = runtime.block_on(load.end());
-        let a = runtime.block_on(live).unwrap();
-        let b = runtime.block_on(read_all(&client, "restarted"));
-        truth.check(&b, &format!("LD-02 with {quorums:?}"));
-        let known: std::collections::BTreeSet<_> = b.iter().collect();
-        let strange: Vec<_> = a.iter().filter(|seen| !known.contains(seen)).collect();
-        assert!(strange.is_empty(), "seen and gone: {strange:?}");
-        dense(&b);
-        cluster.stop();
+        cluster.brokers[0].start();
     }
+    runtime.block_on(load.goes_on("the restarts"));
+    let (truth, _) = runtime.block_on(load.end());
+    over.store(true, Ordering::Relaxed);
+    let a = runtime.block_on(live).unwrap();
+    let b = runtime.block_on(read_all(&client, "restarted"));
+    truth.check(
+        &b,
+        &format!("LD-02 with {copies} copies, {ack} before an answer"),
+    );
+    let known: std::collections::BTreeSet<_> = b.iter().collect();
+    let strange: Vec<_> = a.iter().filter(|seen| !known.contains(seen)).collect();
+    assert!(strange.is_empty(), "seen and gone: {strange:?}");
+    dense(&b);
+    cluster.stop();
+}
+
+#[test]
+fn full_read_after_restarts_has_everything_with_two_copies() {
+    let _turn = turn();
+    full_read_after_restarts(PORT, "2", "2");
+}
+
+#[test]
+fn full_read_after_restarts_has_everything_with_one_copy() {
+    full_read_after_restarts(PORT_OF_ONE_COPY, "1", "1");
+}
+
+#[test]
+fn full_read_after_restarts_has_everything_with_three_copies() {
+    full_read_after_restarts(PORT_OF_THREE_COPIES, "3", "2");
 }
 
 /// No offset of a partition is missing in the middle.
@@ -75,18 +93,29 @@ fn dense(found: &[(Place, Id)]) {
     }
 }
 
-/// Consumes and acknowledges until nothing comes any more.
-async fn consume(client: Client, topic: &str, name: &str) -> Vec<(Place, Id)> {
-    let consumer = client.consumer(topic).subscription(name);
+/// Consumes and acknowledges until it is over and nothing comes any more.
+async fn consume(client: Client, topic: &str, over: Arc<AtomicBool>) -> Vec<(Place, Id)> {
+    let consumer = client.consumer(topic).subscription("a");
     let consumer = consumer.start(hulse_sdk::Start::Earliest);
     let consumer: SubscriptionConsumer = consumer.build().await.unwrap();
-    let mut seen = Vec::new();
-    while let Ok(record) = tokio::time::timeout(Duration::from_secs(8), consumer.receive()).await {
+    // Awaiting each would cost a sync of the disk for each record.
+    let (mut seen, mut acks) = (Vec::new(), Vec::new());
+    loop {
+        let next = tokio::time::timeout(Duration::from_secs(2), consumer.receive()).await;
+        let Ok(record) = next else {
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
+            continue;
+        };
         let record = record.unwrap().expect("it is not closed");
         let value = record.value.clone().unwrap_or_default();
         seen.push(((record.partition, record.offset.0), id_of(&value)));
-        // An acknowledgement that a broken session takes with it is made again.
-        let _sent_again_after_a_break = consumer.ack(&record).await;
+        acks.push(consumer.ack(&record));
+    }
+    for ack in acks {
+        // One that a broken session took with it was made again when its record came again.
+        let _made_again_after_a_break = ack.await;
     }
     seen
 }
@@ -156,7 +185,7 @@ fn answer_comes_after_the_syncs_of_an_ack_quorum() {
         .block_on(client.admin().create_topic("synced", 1))
         .unwrap();
     let producer = runtime.block_on(client.producer("synced").build()).unwrap();
-    let truth = std::sync::Arc::new(Truth::default());
+    let truth = Arc::new(Truth::default());
     let mut numbered = Numbered::new(&truth, producer, 0);
     for _ in 0..rounds(20, 200) {
         let before: Vec<u64> = (0..3).map(|bookie| syncs(&cluster, bookie)).collect();
@@ -225,5 +254,121 @@ fn count_and_end_stay_over_failovers() {
         assert_eq!(offsets.unwrap().end.0, expected as u64);
         cluster.bookies[round % 3].start();
     }
+    cluster.stop();
+}
+
+/// How a broker loses its partition without hearing of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Zombie {
+    /// It sleeps for longer than its lease.
+    Frozen,
+    /// etcd does not hear from it; it goes on serving.
+    Cut,
+    /// The same, fences reach one bookie late, another one answers late, and etcd restarts while both are owners for themselves.
+    CutAndSlowlyFenced,
+}
+
+/// Sends a hundred records a second until it is over.
+async fn produce(client: Client, truth: Arc<Truth>, number: u32, over: Arc<AtomicBool>) {
+    let producer = client.producer("zombie").build().await.unwrap();
+    let mut numbered = Numbered::new(&truth, producer, number);
+    while !over.load(Ordering::Relaxed) {
+        numbered.send(200).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    numbered.settled().await;
+}
+
+/// Waits until the second broker owns the partition and answers the producer that found it there.
+async fn taken_over(second: &Client, endpoint: &str, truth: &Truth) {
+    let began = Instant::now();
+    let mut before = None;
+    loop {
+        let described = second.admin().describe_topic("zombie").await;
+        let owner = described
+            .ok()
+            .and_then(|topic| topic.partition[0].owner.clone());
+        if owner.as_deref() == Some(endpoint) {
+            let answered = truth.answered_to(1);
+            if answered > *before.get_or_insert(answered) + 40 {
+                return;
+            }
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "nobody took it over: {owner:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// ST-03: a broker that lost its partition without hearing of it acknowledges nothing that is not in the log, and nothing twice.
+#[test]
+fn broker_that_lost_its_partition_unheard_acknowledges_nothing_that_is_not_there() {
+    let _turn = turn();
+    let Some(mut cluster) = Cluster::start_linked(PORT, 3) else {
+        return;
+    };
+    cluster.add_broker();
+    cluster.add_broker();
+    let runtime = runtime();
+    let endpoint = cluster.broker_address(1);
+    let [first, second] = [0, 1].map(|broker| {
+        Client::builder(cluster.broker_address(broker))
+            .build()
+            .unwrap()
+    });
+    let admin = second.admin();
+    runtime.block_on(admin.create_topic("zombie", 1)).unwrap();
+    let (truth, over) = (Arc::new(Truth::default()), Arc::new(AtomicBool::new(false)));
+    let producing = [(&first, 0), (&second, 1)].map(|(client, number)| {
+        let (truth, over) = (Arc::clone(&truth), Arc::clone(&over));
+        runtime.spawn(produce(client.clone(), truth, number, over))
+    });
+    for _ in 0..rounds(1, 20) {
+        for zombie in [Zombie::Frozen, Zombie::Cut, Zombie::CutAndSlowlyFenced] {
+            let moved = admin.move_partition("zombie", 0, "broker-1", false);
+            runtime.block_on(moved).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            if zombie == Zombie::Frozen {
+                cluster.brokers[0].signal("-STOP");
+            } else {
+                cluster.cut(Node::Broker(0), Node::Etcd);
+            }
+            if zombie == Zombie::CutAndSlowlyFenced {
+                cluster.cut_one_way(Node::Broker(1), Node::Bookie(0));
+                cluster.cut_one_way(Node::Bookie(1), Node::Broker(1));
+                std::thread::sleep(Duration::from_secs(5));
+                cluster.heal();
+                cluster.cut(Node::Broker(0), Node::Etcd);
+            }
+            runtime.block_on(taken_over(&second, &endpoint, &truth));
+            if zombie == Zombie::CutAndSlowlyFenced {
+                cluster.etcd.process.kill();
+                cluster.etcd.process.start();
+            }
+            match zombie {
+                Zombie::Frozen => cluster.brokers[0].signal("-CONT"),
+                Zombie::Cut | Zombie::CutAndSlowlyFenced => cluster.heal(),
+            }
+            std::thread::sleep(Duration::from_millis(rounds(1_000, 10_000) as u64));
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    for producing in producing {
+        runtime.block_on(producing).unwrap();
+    }
+    let found = runtime.block_on(read_all(&first, "zombie"));
+    truth.check(&found, "ST-03");
+    dense(&found);
+    assert_eq!(found, runtime.block_on(read_all(&second, "zombie")));
+    // Whoever takes it over finds all of it by what metadata say.
+    for broker in &mut cluster.brokers {
+        broker.kill();
+    }
+    for broker in &mut cluster.brokers {
+        broker.start();
+    }
+    assert_eq!(found, runtime.block_on(read_all(&second, "zombie")));
     cluster.stop();
 }

@@ -8,13 +8,15 @@ use hulse_sdk::{Client, Start};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use super::truth::{Fate, Id, Numbered, Place, Truth, id_of};
+use super::truth::{Id, Numbered, Place, Truth, id_of};
 
 const PRODUCERS: u32 = 3;
 const RECORD_BYTES: usize = 600;
 /// What a producer sends between two pauses.
 const BURST: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
+/// So many more answers to each producer mean that it goes on.
+const ANSWERS: usize = 170;
 /// After the last trouble, what was sent before must be answered within this time.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(60);
 
@@ -72,14 +74,22 @@ impl Load {
         }
     }
 
-    /// Waits until something that is sent from now on is answered.
+    /// Waits until something that is sent from now on is answered, to each producer.
     pub(crate) async fn goes_on(&self, what: &str) {
-        let answered = || self.truth.count(|fate| fate != Fate::Sent);
-        let (before, began) = (answered(), Instant::now());
+        let answered = || (0..PRODUCERS).map(|number| self.truth.answered_to(number));
+        let (before, began) = (answered().collect::<Vec<_>>(), Instant::now());
         // More than what was on its way.
-        while answered() < before + 500 {
+        let stuck = || {
+            let mut both = answered().zip(&before);
+            both.any(|(now, before)| now < before + ANSWERS)
+        };
+        while stuck() {
             let waited = began.elapsed();
-            assert!(waited < GOES_ON_WITHIN, "STUCK after {what}");
+            let now: Vec<_> = answered().collect();
+            assert!(
+                waited < GOES_ON_WITHIN,
+                "STUCK after {what}: {before:?} {now:?}"
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

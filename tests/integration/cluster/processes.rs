@@ -206,6 +206,8 @@ pub(crate) struct Cluster {
     pub(crate) etcd: Etcd,
     /// Through which they reach each other, where that can be cut.
     links: Option<Links>,
+    /// Brokers reach each other, and are reached by clients, through links too.
+    brokers_linked: bool,
     /// Of every bookie and broker.
     settings: Vec<(String, String)>,
     folder: TempDir,
@@ -251,6 +253,7 @@ impl Cluster {
             brokers: Vec::new(),
             etcd,
             links,
+            brokers_linked: false,
             folder: tempfile::tempdir().expect("a temporary directory can be made"),
             port,
             settings: settings
@@ -269,6 +272,12 @@ impl Cluster {
             bookie.wait_ready();
         }
         Some(cluster)
+    }
+
+    /// From now on brokers that are added advertise links, so that they can be cut from each other. Takes three more ports, of which the
+    /// last is the thirty-first.
+    pub(crate) fn link_brokers(&mut self) {
+        self.brokers_linked = true;
     }
 
     /// Starts one more broker.
@@ -300,6 +309,11 @@ impl Cluster {
         let ready = (http.clone(), "/readyz");
         let mut broker = Process::new(HULSE, &arguments, log, ready);
         broker.settings.clone_from(&self.settings);
+        if let Some(links) = self.links.as_ref().filter(|_| self.brokers_linked) {
+            let link = self.link_to_broker(index);
+            links.link(link, self.broker_port(index));
+            broker.set("HULSE_LISTEN__ADVERTISE", &format!("127.0.0.1:{link}"));
+        }
         broker
     }
 
@@ -380,6 +394,11 @@ impl Cluster {
         self.port + 10 + u16::try_from(bookie).expect("a small number")
     }
 
+    /// The port through which others reach a broker.
+    fn link_to_broker(&self, broker: usize) -> u16 {
+        self.port + 28 + u16::try_from(broker).expect("a small number")
+    }
+
     /// The port through which a process reaches etcd.
     fn link_to_etcd(&self, of: Node) -> u16 {
         let (first, index) = match of {
@@ -410,7 +429,7 @@ impl Cluster {
 
     /// Nothing passes any more from `from` to `to`, until [`Cluster::heal`]; of a process that is not running, nothing passes anyway.
     pub(crate) fn cut_one_way(&mut self, from: Node, to: Node) {
-        // One of two that are linked dials; brokers and bookies dial etcd and bookies.
+        // Who of two dials is cut there, and on the way back: brokers and bookies dial etcd and bookies, brokers each other.
         self.cut_dialled(from, to, Way::There);
         self.cut_dialled(to, from, Way::Back);
     }
@@ -423,6 +442,9 @@ impl Cluster {
 
     fn cut_dialled(&mut self, dialler: Node, listener: Node, way: Way) {
         let port = match (dialler, listener) {
+            (Node::Broker(_), Node::Broker(index)) if self.brokers_linked => {
+                self.link_to_broker(index)
+            }
             (Node::Etcd, _) | (_, Node::Broker(_)) => return,
             (_, Node::Etcd) => self.link_to_etcd(dialler),
             (_, Node::Bookie(index)) => self.link_to(index),

@@ -1,12 +1,13 @@
 //! Random troubles on a cluster of processes under load: kills, stops, frozen processes, cuts in one direction or both, an etcd that goes
-//! away, flipped bits on a stopped bookie. Nothing acknowledged may be lost, nothing may be there twice, and everything goes on.
+//! away, flipped bits on a stopped bookie, a disk that is gone and replaced. Nothing acknowledged may be lost, nothing may be there twice,
+//! and everything goes on.
 //!
-//! `HULSE_SEED=N` repeats the choices of a run; when things happen within a round is up to the machine.
+//! `HULSE_SEED=N` repeats the choices of a run, of `HULSE_ROUNDS` rounds; when things happen within a round is up to the machine.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hulse_sdk::Client;
+use hulse_sdk::{Admin, Client};
 use rand::Rng as _;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
@@ -16,12 +17,22 @@ use super::load::{Load, runtime};
 use super::processes::{Cluster, Node};
 use super::truth::{Fate, read_all};
 
-const PORT: u16 = 18_440;
+const PORT: u16 = 18_930;
 const TOPIC: &str = "troubled";
 const BOOKIES: usize = 3;
+const BROKERS: usize = 2;
 const PARTITIONS: u32 = 4;
-/// The one bookie whose files are flipped: of what another one missed, it has one of two copies.
-const FLIPPED: usize = 2;
+/// The one bookie whose files are flipped, or gone: of what another one missed, it has one of two copies.
+const HARMED: usize = 2;
+/// One of so many rounds loses a disk.
+const WIPED_EVERY: u64 = 5;
+/// Ledgers are closed now and then, and missing copies looked for.
+const SETTINGS: [(&str, &str); 2] = [
+    ("HULSE_BROKER__LEDGER_ROLL_SIZE", "2MiB"),
+    ("HULSE_UPKEEP__AUDIT_INTERVAL", "2s"),
+];
+/// Far above what it takes until a lease ends, or a pass of upkeep.
+const REPLACED_WITHIN: Duration = Duration::from_secs(60);
 
 /// What happens in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,23 +43,26 @@ enum Trouble {
     Cut(Node, Node, Duration),
     CutOneWay(Node, Node, Duration),
     Flip,
+    Wipe,
 }
 
 fn any_node(random: &mut ChaCha8Rng) -> Node {
-    match random.random_range(0..=BOOKIES + 1) {
-        0 => Node::Broker(0),
-        1 => Node::Etcd,
-        bookie => Node::Bookie(bookie - 2),
+    match random.random_range(0..=BROKERS + BOOKIES) {
+        0 => Node::Etcd,
+        broker if broker <= BROKERS => Node::Broker(broker - 1),
+        bookie => Node::Bookie(bookie - 1 - BROKERS),
     }
 }
 
 /// Two that talk to each other.
 fn any_pair(random: &mut ChaCha8Rng) -> (Node, Node) {
     let bookie = Node::Bookie(random.random_range(0..BOOKIES));
-    let pair = match random.random_range(0..3) {
-        0 => (Node::Broker(0), Node::Etcd),
+    let broker = random.random_range(0..BROKERS);
+    let pair = match random.random_range(0..4) {
+        0 => (Node::Broker(broker), Node::Etcd),
         1 => (bookie, Node::Etcd),
-        _ => (Node::Broker(0), bookie),
+        2 => (Node::Broker(broker), Node::Broker((broker + 1) % BROKERS)),
+        _ => (Node::Broker(broker), bookie),
     };
     match random.random_bool(0.5) {
         true => (pair.1, pair.0),
@@ -56,7 +70,10 @@ fn any_pair(random: &mut ChaCha8Rng) -> (Node, Node) {
     }
 }
 
-fn any_trouble(random: &mut ChaCha8Rng) -> Trouble {
+fn any_trouble(round: u64, random: &mut ChaCha8Rng) -> Trouble {
+    if round % WIPED_EVERY == WIPED_EVERY / 2 {
+        return Trouble::Wipe;
+    }
     // Shorter and longer than a lease, and than the silence after which a connection is given up.
     let time = Duration::from_millis(random.random_range(300..6_000));
     let (from, to) = any_pair(random);
@@ -105,14 +122,55 @@ fn happen(cluster: &mut Cluster, trouble: Trouble, random: &mut ChaCha8Rng) {
             cluster.heal();
         }
         Trouble::Flip => {
-            let node = Node::Bookie(FLIPPED);
+            let node = Node::Bookie(HARMED);
             match random.random_bool(0.5) {
                 true => cluster.process(node).kill(),
                 false => assert!(cluster.process(node).stop().success()),
             }
-            flip(&cluster.data(FLIPPED).join("bookie"), random);
+            flip(&cluster.data(HARMED).join("bookie"), random);
             cluster.process(node).start();
         }
+        Trouble::Wipe => {
+            cluster.bookies[HARMED].kill();
+            std::fs::remove_dir_all(cluster.data(HARMED)).unwrap();
+            replace(cluster);
+            cluster.bookies[HARMED].start();
+        }
+    }
+}
+
+/// Gives the bookie a new disk, as soon as its lease has ended.
+fn replace(cluster: &Cluster) {
+    let began = Instant::now();
+    loop {
+        let replaced = cluster.replace(HARMED);
+        if replaced.status.success() {
+            return;
+        }
+        let words = String::from_utf8_lossy(&replaced.stderr);
+        assert!(words.contains("does not run"), "{words}");
+        assert!(began.elapsed() < REPLACED_WITHIN, "{words}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Waits until no ledger lacks a copy, as the next pass but one sees it.
+async fn whole(admin: &Admin) {
+    let began = Instant::now();
+    let mut first = None;
+    loop {
+        let found = admin.list_bookies().await.unwrap();
+        if let Some(upkeep) = &found.upkeep {
+            // Another bookie may look after the ledgers meanwhile, and counts from its own start.
+            let first = first.get_or_insert(upkeep.passes);
+            let later = upkeep.passes > *first + 1;
+            *first = (*first).min(upkeep.passes);
+            if later && upkeep.lacking_ledgers == 0 {
+                return;
+            }
+        }
+        assert!(began.elapsed() < REPLACED_WITHIN, "copies lack: {found:#?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
@@ -146,32 +204,45 @@ fn flip(folder: &Path, random: &mut ChaCha8Rng) {
     println!("flipped a bit at {at} of {}", path.display());
 }
 
+/// A number of the environment.
+fn given(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 fn seed() -> u64 {
-    let given = std::env::var("HULSE_SEED").ok();
-    let given = given.and_then(|text| text.parse().ok());
-    given.unwrap_or_else(|| u64::from(std::process::id()) ^ 0x5eed)
+    given("HULSE_SEED").unwrap_or_else(|| u64::from(std::process::id()) ^ 0x5eed)
 }
 
 #[test]
 fn nothing_is_lost_or_doubled_by_random_troubles() {
-    let Some(mut cluster) = Cluster::start_linked(PORT, BOOKIES) else {
+    let Some(mut cluster) = Cluster::start_linked_with(PORT, BOOKIES, &SETTINGS) else {
         return;
     };
-    cluster.add_broker();
-    let (seed, all) = (seed(), rounds(5, 100));
-    println!("seed {seed}: HULSE_SEED={seed} makes the same choices");
+    cluster.link_brokers();
+    for _ in 0..BROKERS {
+        cluster.add_broker();
+    }
+    let (seed, all) = (
+        seed(),
+        given("HULSE_ROUNDS").unwrap_or(rounds(5, 100) as u64),
+    );
+    println!(
+        "seed {seed}, {all} rounds: HULSE_SEED={seed} HULSE_ROUNDS={all} makes the same choices"
+    );
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let runtime = runtime();
     let client = Client::builder(cluster.broker_address(0)).build().unwrap();
     let load = runtime.block_on(Load::begin(&client, TOPIC, PARTITIONS));
     runtime.block_on(load.goes_on("the beginning"));
+    let began = Instant::now();
     for round in 0..all {
-        let trouble = any_trouble(&mut random);
-        println!("round {round}: {trouble:?}");
+        let trouble = any_trouble(round, &mut random);
+        println!("{:?} round {round}: {trouble:?}", began.elapsed());
         happen(&mut cluster, trouble, &mut random);
         runtime.block_on(load.goes_on(&format!("round {round} of seed {seed}: {trouble:?}")));
     }
     let (truth, followed) = runtime.block_on(load.end());
+    runtime.block_on(whole(&client.admin()));
     let found = runtime.block_on(read_all(&client, TOPIC));
     truth.check(&found, &format!("seed {seed}"));
     truth.check(&followed, &format!("what was followed of seed {seed}"));

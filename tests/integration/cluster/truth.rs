@@ -44,6 +44,13 @@ impl Truth {
         fates.values().filter(|fate| wanted(**fate)).count()
     }
 
+    /// How many records of this producer have an answer.
+    pub(crate) fn answered_to(&self, producer: u32) -> usize {
+        let fates = self.fates.lock().expect("nothing panics under this lock");
+        let of = fates.range((producer, 0)..=(producer, u64::MAX));
+        of.filter(|(_, fate)| **fate != Fate::Sent).count()
+    }
+
     /// Panics when what was found is not what may be there.
     pub(crate) fn check(&self, found: &[(Place, Id)], what: &str) {
         let faults = self.faults(found);
