@@ -8,7 +8,7 @@ use hulse_sdk::{Client, Start};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use super::truth::{Id, Numbered, Place, Truth, id_of};
+use super::truth::{Fate, Id, Numbered, Place, Truth, id_of};
 
 const PRODUCERS: u32 = 3;
 const RECORD_BYTES: usize = 600;
