@@ -2,7 +2,7 @@
 //! away, flipped bits on a stopped bookie, a disk that is gone and replaced. Nothing acknowledged may be lost, nothing may be there twice,
 //! and everything goes on.
 //!
-//! `HULSE_SEED=N` repeats the choices of a run, of `HULSE_ROUNDS` rounds; when things happen within a round is up to the machine.
+//! `HULSE_SEED=N` repeats the choices of a run, of `HULSE_TEST_ROUNDS` rounds; when things happen within a round is up to the machine.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -225,10 +225,10 @@ fn nothing_is_lost_or_doubled_by_random_troubles() {
     }
     let (seed, all) = (
         seed(),
-        given("HULSE_ROUNDS").unwrap_or(rounds(5, 100) as u64),
+        given("HULSE_TEST_ROUNDS").unwrap_or(rounds(5, 100) as u64),
     );
     println!(
-        "seed {seed}, {all} rounds: HULSE_SEED={seed} HULSE_ROUNDS={all} makes the same choices"
+        "seed {seed}, {all} rounds: HULSE_SEED={seed} HULSE_TEST_ROUNDS={all} makes the same choices"
     );
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let runtime = runtime();
