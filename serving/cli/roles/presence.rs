@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long others believe in us without a renewal (ARCHITECTURE §5).
 const LEASE: Duration = Duration::from_secs(3);
+/// No mode of a node: its keys are to be written.
+const UNWRITTEN: &str = "";
 /// How often it is renewed.
 const RENEW: Duration = Duration::from_secs(1);
 /// Attempts of one registration, while answers are unknown.
@@ -144,12 +146,21 @@ impl<R: Registered> Presence<R> {
         };
         if let Err(MetadataError::LeaseEnded(_)) = renewed {
             tracing::warn!("the node's lease has ended; registering again");
-            self.what.standing(false);
-            self.lease = grant(&*self.store, &self.what).await?;
-            self.what.standing(true);
-        } else {
-            renewed?;
+            return self.register_again().await;
         }
+        renewed?;
+        self.mode = mode;
+        Ok(())
+    }
+
+    async fn register_again(&mut self) -> Result<(), PresenceError> {
+        self.what.standing(false);
+        self.lease = grant(&*self.store, &self.what).await?;
+        self.what.standing(true);
+        // What was written just now is how a node is that does not stand. If this fails, the next renewal sees another mode.
+        self.mode = UNWRITTEN;
+        let mode = self.what.mode();
+        write(&*self.store, &self.what, self.lease).await?;
         self.mode = mode;
         Ok(())
     }
@@ -239,7 +250,11 @@ mod tests {
         }
 
         fn mode(&self) -> &'static str {
-            self.0.lock().unwrap().0
+            let state = self.0.lock().unwrap();
+            match state.1.last() {
+                Some(false) => "readonly",
+                _ => state.0,
+            }
         }
 
         fn standing(&self, stands: bool) {
@@ -282,7 +297,8 @@ mod tests {
         assert_eq!(value(&store).await, None);
         let kept = tokio::spawn(presence.keep(CancellationToken::new()));
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert!(value(&store).await.is_some());
+        // As it is, and not as it was while its lease was gone.
+        assert_eq!(value(&store).await.unwrap(), "normal");
         assert_eq!(rows.0.lock().unwrap().1, [false, true]);
         kept.abort();
     }
