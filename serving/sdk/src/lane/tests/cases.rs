@@ -200,15 +200,19 @@ fn delivery_timeout_tells_what_may_be_stored_and_grows_the_epoch_at_the_end() {
     assert_eq!(sequences(&effects), [(1, 0)]);
 }
 
-#[test]
-fn owner_that_was_overtaken_is_left_whatever_it_says() {
-    let mut core = core(0);
-    let opened = |leader_epoch| Event::Opened {
+/// An owner of this epoch that knows nothing of the producer.
+fn opened(leader_epoch: u32) -> Event {
+    Event::Opened {
         leader_epoch,
         last_epoch: -1,
         last_sequence: -1,
         batches_in_flight_max: 0,
-    };
+    }
+}
+
+#[test]
+fn owner_that_was_overtaken_is_left_whatever_it_says() {
+    let mut core = core(0);
     core.on_event(opened(4));
     core.offer(batch(0), Instant::now() + TIMEOUT);
     core.on_event(Event::LinkLost);
@@ -240,12 +244,6 @@ fn owner_that_was_overtaken_is_left_whatever_it_says() {
 #[test]
 fn lower_epoch_is_believed_when_nothing_else_is_found_for_long() {
     let mut core = core(0);
-    let opened = |leader_epoch| Event::Opened {
-        leader_epoch,
-        last_epoch: -1,
-        last_sequence: -1,
-        batches_in_flight_max: 0,
-    };
     core.on_event(opened(4));
     core.offer(batch(0), Instant::now() + TIMEOUT);
     core.on_event(Event::LinkLost);
