@@ -39,6 +39,20 @@ pub(crate) fn best_write_and_sync(folder: &Path, total: usize) -> anyhow::Result
     Ok(best)
 }
 
+/// MB/s of plain `write` into the page cache, not synced; the file is removed.
+pub(crate) fn write_into_memory(folder: &Path, total: usize) -> anyhow::Result<f64> {
+    let name = "reference";
+    let bytes = incompressible(1 << 20);
+    let mut file = create(folder, name)?;
+    let began = Instant::now();
+    for _ in 0..total / bytes.len() {
+        file.write_all(&bytes)?;
+    }
+    let rate = megabytes(total, began.elapsed());
+    std::fs::remove_file(folder.join(name))?;
+    Ok(rate)
+}
+
 /// Median time of one small append with `fdatasync`.
 pub(crate) fn one_sync(folder: &Path, rounds: usize) -> anyhow::Result<Duration> {
     let name = "reference";

@@ -1,6 +1,6 @@
 //! Speed and memory of one machine, each figure beside a reference that is measured in the same run, interleaved with it.
 //!
-//! `cargo bench` builds with the release profile and starts the real binary. Writes at most 32 GiB in all. Prints a table and never
+//! `cargo bench` builds with the release profile and starts the real binary. Writes at most 64 GiB in all. Prints a table and never
 //! fails on a figure: what is slow is profiled, not gated. What cannot be measured here is a row that says NOT RUN.
 //!
 //! `cargo bench -- NAME..` measures only the parts whose names contain one of the words: idle, latency, produce, catch-up, tail,

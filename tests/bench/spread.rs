@@ -1,4 +1,7 @@
-//! Many partitions: how fast records go into them beside one partition at equal bytes, and how long it takes to list them.
+//! Many partitions: how fast records go into them beside one partition at equal bytes, what a producer's first record to each costs, and
+//! how long it takes to list them.
+//!
+//! Before each run a file is written and removed, so that it finds memory that was touched: see `backlog.rs`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +12,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use hulse_sdk::{Client, Record};
 use tokio::runtime::Runtime;
 
-use super::disk::{incompressible, megabytes};
+use super::disk::{incompressible, megabytes, write_into_memory};
 use super::server::Server;
 use super::table::{Table, median};
 
@@ -18,7 +21,9 @@ const RUN_BYTES: usize = 256 << 20;
 const RECORD_BYTES: usize = 1024;
 /// Partitions of the topics that are compared; the first is the reference.
 const COUNTS: [u32; 3] = [1, 1_000, 10_000];
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
+/// Memory that is touched before each run: more than it takes of the page cache, of tails and of the client.
+const TOUCHED_BYTES: usize = 1 << 30;
 /// Topics of the list, and partitions of the wide topic.
 const MANY: u32 = 10_000;
 /// Topics that are made at the same time.
@@ -30,12 +35,17 @@ pub(crate) fn measure(folder: &Path, table: &mut Table, runtime: &Runtime) -> an
         runtime.block_on(open(count))?;
     }
     let mut rates = COUNTS.map(|_| Vec::new());
+    let mut firsts = COUNTS.map(|_| Vec::new());
     for _ in 0..ROUNDS {
-        for (count, rates) in COUNTS.iter().zip(&mut rates) {
-            rates.push(runtime.block_on(fill(*count))?);
+        for (at, count) in COUNTS.iter().enumerate() {
+            write_into_memory(folder, TOUCHED_BYTES)?;
+            let (first, rate) = runtime.block_on(fill(*count))?;
+            firsts[at].push(first);
+            rates[at].push(rate);
         }
     }
     let rates = rates.map(|mut rates| median(&mut rates));
+    let firsts = firsts.map(|mut firsts| median(&mut firsts));
     for (count, rate) in COUNTS.iter().zip(rates).skip(1) {
         table.row(
             &format!("produce 1 KiB into {count} partitions, sync off"),
@@ -44,6 +54,11 @@ pub(crate) fn measure(folder: &Path, table: &mut Table, runtime: &Runtime) -> an
             &format!("{:.2}", rate / rates[0]),
             "at least 0.80",
         );
+    }
+    for (count, first) in COUNTS.iter().zip(firsts) {
+        table.note(&format!(
+            "a new producer's first record to each of {count} partitions: {first:.1?} until all are durable"
+        ));
     }
     table.note(&format!(
         "server with {} open partitions: {:.0} MB resident",
@@ -72,10 +87,18 @@ async fn open(count: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends records without a key, which the client spreads batch by batch, and waits for all of them: MB/s.
-async fn fill(count: u32) -> anyhow::Result<f64> {
+/// Sends a record to each partition and waits for all of them, then records without a key, which the client spreads batch by batch: how
+/// long the first ones took, and MB/s of the others.
+async fn fill(count: u32) -> anyhow::Result<(Duration, f64)> {
     let client = Client::builder(Server::address()).build()?;
     let producer = client.producer(name(count)).build().await?;
+    let began = Instant::now();
+    for index in 0..count {
+        let record = Record::new(Bytes::from_static(b"first")).partition(index);
+        drop(producer.send(record).await?);
+    }
+    producer.flush().await?;
+    let first = began.elapsed();
     let value = Bytes::from(incompressible(RECORD_BYTES));
     let began = Instant::now();
     for _ in 0..RUN_BYTES / RECORD_BYTES {
@@ -85,7 +108,7 @@ async fn fill(count: u32) -> anyhow::Result<f64> {
     producer.flush().await?;
     let took = began.elapsed();
     producer.close().await?;
-    Ok(megabytes(RUN_BYTES, took))
+    Ok((first, megabytes(RUN_BYTES, took)))
 }
 
 /// `hulse topics list` of ten thousand topics, and `hulse topics describe` of one with ten thousand partitions that are all open.
