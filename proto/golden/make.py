@@ -165,6 +165,7 @@ def state():
     moved = b"\2" + SUBSCRIPTION + le("qQIB", TIME + 2, 105, 4, 1)
     removed = b"\3" + SUBSCRIPTION
     hold = b"\4" + SUBSCRIPTION + b"\0"
+    evicted = b"\5" + SUBSCRIPTION + le("Q", 77)
     window = le("iiQq", 12, 13, 1000, TIME) + le("iiQq", 14, 14, 1002, TIME + 1)
     log = le("QqqI", 1003, TIME + 1, TIME + 5, 1) + le("qhqB", 4711, 3, TIME + 1, 2) + window
     cursor = SUBSCRIPTION + le("BQIqq", 1, 110, 4, TIME, TIME + 1) + short("orders") + ranges((112, 113), (120, 130))
@@ -172,6 +173,8 @@ def state():
     chunk = lambda index, part: meta_record(1, 9, le("QII", 1003, index, 2) + part)
     return {
         "state_delta": meta_record(0, 10, made + acked + moved + removed + hold),
+        "state_delta_evicted": meta_record(0, 11, made + evicted),
+        "state_cursors_evicted": le("I", 1) + cursor + le("I", 1) + SUBSCRIPTION + le("Q", 77),
         "state_chunk_0": chunk(0, snapshot[:40]),
         "state_chunk_1": chunk(1, snapshot[40:]),
     }
@@ -186,14 +189,14 @@ def file_header(kind, number, length, replaces=(), salt=SALT):
     return sealed(out.ljust(BLOCK - 4, b"\0"))
 
 
-def frame(kind, content, origin=0, confirmed=0, token=0):
-    head = le("IBBBBQQ", len(content), kind, 0, 1, origin, confirmed, token)
+def frame(kind, content, origin=0, confirmed=0, token=0, flags=0):
+    head = le("IBBBBQQ", len(content), kind, flags, 1, origin, confirmed, token)
     covered = head if kind == 1 else head + content
     return head + le("I", crc32c(covered)) + content
 
 
-def record(kind, *numbers, token=0):
-    return frame(kind, b"".join(le("Q", n) for n in numbers), token=token)
+def record(kind, *numbers, token=0, flags=0):
+    return frame(kind, b"".join(le("Q", n) for n in numbers), token=token, flags=flags)
 
 
 def group(sequence, offset, records, synced=(4, 8192), salt=SALT):
@@ -209,6 +212,9 @@ RECORDS = [
     record(SEAL, 6, 1 << 20), record(DAMAGE, 6, 4096, (1 << 64) - 1), record(REMOVED, 2, 5), record(ROW, 9, 1, 44, 2),
     record(ROW, 11, 2, 0, 0, 0, 0, 7), record(SNAPSHOT_END, 2),
 ]
+# For people alone: a reader that does not know them skips them.
+DAMAGED_ENTRIES, DAMAGE_COVERED = 12, 13
+NOTES = [record(DAMAGED_ENTRIES, 9, 7, 9, 4, flags=1), record(DAMAGE_COVERED, 6, 4096, (1 << 64) - 1, flags=1)]
 
 
 def entries():
@@ -287,6 +293,7 @@ def bookie():
         "file_header_log": log_header,
         "file_header_compacted": file_header(2, 7, 1 << 28, (2, 3, 5)),
         "group_of_records": group(41, 12_288, RECORDS),
+        "group_of_notes": group(43, 20_480, NOTES),
         "group_of_entries": group(40, 8192, [row[2] for row in stored]),
         "group_mark": group(42, 16_384, []),
         "footer": footer(log_header, 20_480, (40, 43), 8192, placed(stored, 8192), [(4096, 8192)],

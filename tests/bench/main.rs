@@ -5,13 +5,16 @@
 //!
 //! `cargo bench -- NAME..` measures only the parts whose names contain one of the words: idle, latency, produce, catch-up, tail,
 //! ensemble, bookie-start, bookie-index, bookie-compaction, partitions, compressed, overload, backlog (needs 25 GiB of disk), batch-path
-//! (needs valgrind), seeds (runs the simulations). `etcd` runs only when it is named: `tests/bench/etcd/run`.
+//! (needs valgrind), seeds (runs the simulations), cluster-kills, cluster-moves, cluster-many, cluster-joins, cluster-quorums,
+//! cluster-copies, cluster-metadata (these need etcd). `etcd` (`tests/bench/etcd/run`) and `million` run only when they are named.
 //!
 //! HULSE_BENCH_DIR names the directory that is measured (default: a temporary one beside the target folder).
 
+mod audit;
 mod backlog;
 mod batch_path;
 mod bookie;
+mod cluster;
 mod compressed;
 mod disk;
 mod ensemble;
@@ -35,13 +38,16 @@ use tokio::runtime::Runtime;
 
 use table::Table;
 
-/// What was asked for on the command line; nothing: all but `etcd`.
+/// Parts that take too long to run unasked.
+const LONG: [&str; 2] = ["etcd", "million"];
+
+/// What was asked for on the command line; nothing: all but [`LONG`].
 struct Asked(Vec<String>);
 
 impl Asked {
     fn wants(&self, name: &str) -> bool {
         match self.0.is_empty() {
-            true => name != "etcd",
+            true => !LONG.contains(&name),
             false => self.0.iter().any(|part| name.contains(part.as_str())),
         }
     }
@@ -51,6 +57,7 @@ fn main() -> anyhow::Result<()> {
     let words = std::env::args().skip(1);
     let words: Vec<String> = words.filter(|word| !word.starts_with("--")).collect();
     match &words[..] {
+        [first, rest @ ..] if first == audit::CHILD => return audit::child(rest),
         [first, rest @ ..] if first == batch_path::CHILD => return batch_path::child(rest),
         [first, rest @ ..] if first == bookie::INDEX_CHILD => return bookie::index_child(rest),
         [first, rest @ ..] if first == partitions::CHILD => return partitions::child(rest),
@@ -132,5 +139,8 @@ fn measure(
     if asked.wants("etcd") {
         etcd::measure(folder, table, runtime)?;
     }
-    Ok(())
+    if asked.wants("million") {
+        etcd::million(folder, table, runtime)?;
+    }
+    cluster::measure(|name| asked.wants(name), folder, table, runtime)
 }

@@ -50,7 +50,7 @@ impl Server {
                 "--grpc",
                 &Self::address(),
                 "--http",
-                &format!("127.0.0.1:{}", PORT + 1),
+                &http(),
                 "--kafka",
                 "off",
                 "--sync",
@@ -114,20 +114,7 @@ impl Server {
 
     /// A counter of `/metrics`, by its whole name.
     pub(crate) fn counter(&self, name: &str) -> anyhow::Result<u64> {
-        let mut stream = TcpStream::connect(format!("127.0.0.1:{}", PORT + 1))?;
-        write!(
-            stream,
-            "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        )?;
-        let mut page = String::new();
-        stream.read_to_string(&mut page)?;
-        let found = page.lines().find_map(|line| {
-            let (metric, value) = line.rsplit_once(' ')?;
-            (metric == name).then_some(value)
-        });
-        Ok(found
-            .with_context(|| format!("no metric {name}"))?
-            .parse()?)
+        Ok(metric(&http(), name)? as u64)
     }
 
     /// Processor seconds used so far.
@@ -171,16 +158,39 @@ pub(crate) fn memory(process: &str, line: &str) -> anyhow::Result<f64> {
     Ok(kilobytes * 1024.0 / 1e6)
 }
 
+fn http() -> String {
+    format!("127.0.0.1:{}", PORT + 1)
+}
+
 fn ready() -> bool {
-    let Ok(mut stream) = TcpStream::connect(format!("127.0.0.1:{}", PORT + 1)) else {
-        return false;
-    };
-    let mut answer = [0; 12];
+    is_ready(&http())
+}
+
+/// Whether `/readyz` of a process says so.
+pub(crate) fn is_ready(at: &str) -> bool {
+    page(at, "/readyz").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+/// A value of a process's `/metrics`, by its whole name.
+pub(crate) fn metric(at: &str, name: &str) -> anyhow::Result<f64> {
+    let page = page(at, "/metrics")?;
+    let found = page.lines().find_map(|line| {
+        let (metric, value) = line.rsplit_once(' ')?;
+        (metric == name).then_some(value)
+    });
+    Ok(found
+        .with_context(|| format!("no metric {name}"))?
+        .parse()?)
+}
+
+/// A page of a process's HTTP port, with its head.
+fn page(at: &str, path: &str) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect(at)?;
     write!(
         stream,
-        "GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    .is_ok()
-        && stream.read_exact(&mut answer).is_ok()
-        && &answer == b"HTTP/1.1 200"
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page)?;
+    Ok(page)
 }

@@ -1,4 +1,4 @@
-//! A bookie that confirms everything at once and keeps nothing: what is measured is the side of the broker and its ledger client.
+//! A bookie that confirms everything at once and keeps nothing: what is measured is the side of its callers, ledger client or audit.
 
 use std::sync::Arc;
 
@@ -7,9 +7,10 @@ use bookie_metadata::{BoxFuture, MetadataError};
 use futures::future::ready;
 use hulse_proto::bookie::{
     AddRequest, Address, BookieCalls, BookieError, Call, EntryHead, FenceAnswer, FenceRequest,
-    ReadRequest, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
+    HeldLedger, HeldRun, INVENTORY_RUNS_MAX, Inventory, InventoryRequest, ReadRequest,
+    RecoveryReadAnswer, RecoveryReadRequest, StoredEntry,
 };
-use hulse_proto::id::{Incarnation, NodeName};
+use hulse_proto::id::{EntryId, Incarnation, LedgerId, NodeName};
 use hulse_proto::ledger::Member;
 use hulse_proto::time::{TimestampMs, WallClock};
 use uuid::Uuid;
@@ -40,6 +41,25 @@ impl BookieCalls for Sink {
 
     fn delete(&self, _: Address) -> Call<()> {
         Box::pin(ready(Ok(())))
+    }
+
+    // Everything, as whoever confirmed everything must.
+    fn inventory(&self, request: InventoryRequest) -> Call<Inventory> {
+        let (first, end) = (request.to.ledger.0, request.ledgers_end.0);
+        let until = end.min(first.saturating_add(INVENTORY_RUNS_MAX as u64));
+        let whole = HeldRun {
+            first: EntryId(0),
+            end: EntryId(u64::MAX),
+            digest: None,
+        };
+        let ledgers = (first..until).map(|ledger| HeldLedger {
+            ledger: LedgerId(ledger),
+            runs: vec![whole],
+        });
+        Box::pin(ready(Ok(Inventory {
+            ledgers: ledgers.collect(),
+            next: (until < end).then_some(LedgerId(until)),
+        })))
     }
 }
 

@@ -10,9 +10,11 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 
 import batches
 from checks import Driver, expect, holds, in_order, numbered
+from damage import LOST, damaged
 
 JARS = os.environ["COMPATIBILITY_JARS"]
 VERSION = next(name for name in os.listdir(JARS) if re.fullmatch(r"kafka-tools-\d.*", name)).removeprefix("kafka-tools-").removesuffix(".jar")
@@ -161,6 +163,23 @@ def producer_perf(bench):
     stored = sum(int(line.rsplit(":", 1)[1]) for line in tool(bench, "GetOffsetShell", "--topic", topic, "--time", -1).splitlines())
     expect("records stored", stored, 20_000)
     return out.split(",")[1].strip()
+
+
+@driver.check("damaged", seconds=150)
+def damaged_partition(bench):
+    """The console consumer prints what is below the lost record and ends with an error; the console producer goes on."""
+    topic = damaged(bench)
+    began = time.monotonic()
+    said = tool(bench, "consumer.ConsoleConsumer", "--topic", topic, "--partition", 0, "--offset", "earliest", "--timeout-ms", 60_000,
+                seconds=90, check=False)
+    took = time.monotonic() - began
+    shown = [line for line in said.splitlines() if line.isdigit()]
+    expect("records below", [line.encode() for line in shown], numbered(LOST))
+    holds(f"it waited for {took:.0f} s: {said[-300:]}", took < 45)
+    tool(bench, "ConsoleProducer", "--topic", topic, feed=b"next\n")
+    out = tool(bench, "GetOffsetShell", "--topic", topic, "--time", -1)
+    holds(out, f"{topic}:0:{2 * LOST + 2}\n" in out)
+    return f"ended after {took:.1f} s"
 
 
 driver.main()

@@ -24,6 +24,7 @@ import batches
 import wire
 from checks import Row, expect, holds, in_order, numbered
 from cuts import install_cuts
+from damage import install_damage
 
 BIG = 50 << 20
 
@@ -68,6 +69,7 @@ def install(driver, adapter):
     install_records(driver, adapter)
     install_admin(driver, adapter)
     install_cuts(driver, adapter)
+    install_damage(driver, adapter)
 
 
 def install_produce(driver, adapter):

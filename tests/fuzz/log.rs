@@ -10,7 +10,7 @@ use bookie_node::log::format::{
 };
 use bookie_node::log::group::{GroupBuilder, Placement};
 use bookie_node::log::record::{FRAME_BYTES, Records};
-use bookie_node::log::{DamagedRange, LedgerRow, LimboKind, Record};
+use bookie_node::log::{DamagedRange, DamagedRun, LedgerRow, LimboKind, Record};
 use bytes::Bytes;
 use hulse_proto::bookie::Origin;
 use hulse_proto::entry::{Entry, EntryDigest, HEADER_BYTES, crc32c};
@@ -335,6 +335,17 @@ fn small_records() -> Vec<Record> {
             limbo: [0, 3, 0],
         }),
         Record::SnapshotEnd { ledgers: 1 },
+        Record::DamagedEntries(DamagedRun {
+            ledger,
+            first: EntryId(7),
+            end: EntryId(9),
+            file: 4,
+        }),
+        Record::DamageCovered(DamagedRange {
+            file: 6,
+            first: 4096,
+            end: u64::MAX,
+        }),
     ]
 }
 

@@ -1,8 +1,10 @@
-//! Subscriptions from the command line.
+//! Subscriptions from the command line, and what making them answers a program.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use hulse_sdk::{Client, NewSubscription, Reason};
 
 use super::server::{HULSE, Server};
 
@@ -181,4 +183,34 @@ fn topic_that_is_deleted_and_made_again_is_consumed_whole_by_its_subscriptions()
     holds("d\ne\n");
     second.kill().unwrap();
     second.wait().unwrap();
+}
+
+/// What is said of a subscription that is there and does otherwise is an answer, not silence; unsaid, it stays as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn program_that_insists_on_holding_or_not_is_told_when_it_is_otherwise() {
+    let server = Server::start(19_300);
+    let client = Client::builder(server.address()).build().unwrap();
+    let admin = client.admin();
+    for topic in ["a", "b"] {
+        admin.create_topic(topic, 1).await.unwrap();
+    }
+    let make = async |topic: &str, name: &str, hold: Option<bool>| {
+        let mut new = NewSubscription::new(name, topic);
+        new.hold = hold;
+        admin.create_subscription(new).await
+    };
+    for (name, does) in [("keeps", true), ("loose", false)] {
+        let (made, created) = make("a", name, Some(does)).await.unwrap();
+        assert!(created && made.hold == does);
+        for topic in ["a", "b"] {
+            let refused = make(topic, name, Some(!does)).await.unwrap_err();
+            assert_eq!(refused.reason(), Some(Reason::SubscriptionExists));
+            assert!(refused.to_string().contains("hold"), "{refused}");
+        }
+        for (hold, created) in [(Some(does), true), (None, false)] {
+            let (found, new) = make("b", name, hold).await.unwrap();
+            assert_eq!((found.hold, new), (does, created));
+        }
+    }
+    assert!(make("a", "unsaid", None).await.unwrap().0.hold);
 }

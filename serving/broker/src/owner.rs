@@ -19,7 +19,8 @@ use crate::config::BrokerConfig;
 use crate::log::{TailBudget, TimeTurns};
 use crate::owners::{Owners, Place};
 use crate::partition::{
-    Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn, take_over,
+    CertainParts, Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn,
+    take_over,
 };
 
 /// A failed opening is answered from memory for this long, so that clients' retries do not become a storm of take-overs.
@@ -187,6 +188,7 @@ impl Partitions {
             burials: Semaphore::new(BURIALS_AT_ONCE),
             late: Complaints::default(),
             resting: RestingPartitions::default(),
+            certain: CertainParts::default(),
             mutation: config.mutation,
         };
         Self {
@@ -197,6 +199,7 @@ impl Partitions {
 
     /// Forgets a partition of which nothing is left.
     pub(crate) fn forget(&self, partition: PartitionId) {
+        self.with.certain.forget(partition);
         self.lock().forget(partition);
     }
 
@@ -280,6 +283,7 @@ impl Partitions {
         match result {
             Ok(taken) => {
                 tracing::debug!(%partition, epoch = %taken.config.epoch, replayed = taken.replayed, "partition is open");
+                self.with.certain.forget(partition);
                 let handle = spawn(self.with.clone(), taken);
                 slot.taken = Some((Instant::now(), slot.next_rest()));
                 slot.open = Some(handle.clone());
@@ -359,6 +363,11 @@ impl Partitions {
         self.with.owners.place(partition) != Place::Here
     }
 
+    /// What can be read of a partition that did not open because it is damaged; `fresh`: unless it is time for another try.
+    pub(crate) fn certain(&self, partition: PartitionId, fresh: bool) -> Option<PartitionHandle> {
+        self.with.certain.get(partition, fresh)
+    }
+
     /// How many serve.
     pub fn open_count(&self) -> usize {
         let slots = self.lock();
@@ -403,6 +412,7 @@ impl Partitions {
             Arc::clone(turn)
         };
         let _turn = turn.lock().await;
+        self.with.certain.forget(partition);
         let handle = self
             .lock()
             .state

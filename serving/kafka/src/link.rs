@@ -161,6 +161,27 @@ impl Link {
         action: Action,
         until: Instant,
     ) -> Result<PartitionHandle, Fault> {
+        self.opened(topic, index, (action, until), false).await
+    }
+
+    /// The same for one who only reads: of a damaged partition what is certain.
+    pub(crate) async fn open_to_read(
+        &self,
+        topic: &Topic,
+        index: i32,
+        until: Instant,
+    ) -> Result<PartitionHandle, Fault> {
+        let consume = Action::Consume;
+        self.opened(topic, index, (consume, until), true).await
+    }
+
+    async fn opened(
+        &self,
+        topic: &Topic,
+        index: i32,
+        (action, until): (Action, Instant),
+        to_read: bool,
+    ) -> Result<PartitionHandle, Fault> {
         self.front().allow(action, Resource::TopicId(topic.id))?;
         let partition = partition(topic, index)?;
         let late = || {
@@ -173,7 +194,13 @@ impl Link {
         if !is_open && Instant::now() >= until {
             return Err(late());
         }
-        let opened = tokio::time::timeout_at(until, self.front().open(partition)).await;
+        let opening = async {
+            match to_read {
+                true => self.front().open_to_read(partition).await,
+                false => self.front().open(partition).await,
+            }
+        };
+        let opened = tokio::time::timeout_at(until, opening).await;
         opened.unwrap_or_else(|_| Err(late()))
     }
 }

@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::super::sink::{Bookies, SystemClock, member};
 
 /// Bookies of the cell.
-const BOOKIES: usize = 6;
+pub(crate) const BOOKIES: usize = 6;
 /// A bookie refuses one ledger of so many from its second entry on.
 const REFUSES_ONE_IN: u64 = 16;
 /// Entries of a ledger; it rolls when they are there.
@@ -89,11 +89,6 @@ impl Filled {
             store,
             bookies: bookies.collect(),
         }
-    }
-
-    /// From now on brokers start with this store.
-    pub(crate) fn turn_to(&mut self, store: Arc<dyn MetadataStore>) {
-        self.store = store;
     }
 
     /// A broker that has just started.

@@ -1,18 +1,18 @@
-//! What etcd refuses: too many operations, too long a request, and every put once its quota is used up. And how soon a watch sees.
+//! What a store over etcd takes and refuses: the longest requests that are ours, and every put once etcd's quota is used up. And how
+//! soon a watch sees.
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use bookie_metadata::{Compare, MetadataError, MetadataStore, Op, TXN_BYTES_MAX};
-use bookie_metadata::{TXN_OPS_MAX, Txn, TxnOutcome};
+use bookie_metadata::{
+    Compare, EtcdStore, MetadataError, MetadataStore, Op, Revision, TXN_BYTES_MAX, TXN_OPS_MAX,
+    Txn, TxnOutcome, WatchEvent,
+};
+use futures::StreamExt as _;
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
 
 use super::super::table::{Table, median};
-use super::process::Etcd;
-use super::store::EtcdStore;
+use super::process::{Etcd, PORT};
 
 /// A quota that is soon used up.
 const SMALL_QUOTA_BYTES: u64 = 16 << 20;
@@ -21,25 +21,23 @@ const CHANGES: usize = 100;
 
 /// On an etcd of its own, which is of no use afterwards.
 pub(crate) async fn refused(folder: &Path, table: &mut Table) -> anyhow::Result<()> {
-    let etcd = Etcd::start(folder.join("etcd-small"), SMALL_QUOTA_BYTES).await?;
-    let store = EtcdStore(etcd.gateway.clone());
-    let most = [TXN_OPS_MAX, 128, 129].map(|count| txn(count, 8));
-    let ours = told(store.txn(most[0].clone()).await);
-    let last = told(store.txn(most[1].clone()).await);
-    let beyond = told(store.txn(most[2].clone()).await);
+    let etcd = Etcd::start(folder.join("etcd-small"), PORT, SMALL_QUOTA_BYTES).await?;
+    let store = etcd.store()?;
+    let ours = told(store.txn(txn(TXN_OPS_MAX, 8)).await);
+    let beyond = told(store.txn(txn(TXN_OPS_MAX + 1, 8)).await);
     table.row(
         "operations in one transaction",
-        &format!("{TXN_OPS_MAX}: {ours}; 128: {last}; 129: {beyond}"),
-        "etcd's default limit",
+        &format!("{TXN_OPS_MAX}: {ours}; one more: {beyond}"),
+        "etcd takes 128 of each kind",
         "-",
         &format!("{TXN_OPS_MAX}: taken"),
     );
     let ours = told(store.txn(txn(16, TXN_BYTES_MAX / 16 - 64)).await);
-    let beyond = told(store.txn(txn(16, (3 << 20) / 2 / 16)).await);
+    let beyond = told(store.txn(txn(17, TXN_BYTES_MAX / 16 - 64)).await);
     table.row(
         "bytes in one transaction",
-        &format!("1 MiB: {ours}; 1.5 MiB: {beyond}"),
-        "etcd's default limit",
+        &format!("1 MiB: {ours}; 1.1 MiB: {beyond}"),
+        "etcd takes 1.5 MiB",
         "-",
         "1 MiB: taken",
     );
@@ -70,73 +68,45 @@ fn told(result: Result<TxnOutcome, MetadataError>) -> String {
     }
 }
 
-/// From a put's answer to the line of a client that watches the prefix; and a watch that begins in forgotten history.
+/// From a put to the event of a watch of its prefix; and a watch that begins in forgotten history.
 async fn watched(store: &EtcdStore, etcd: &Etcd, table: &mut Table) -> anyhow::Result<()> {
-    let what = "from a put to its watcher";
-    let Ok(mut child) = watch(&[]) else {
-        table.not_run(what, "etcdctl is not installed (Debian: etcd-client)");
-        return Ok(());
+    let key = "topic/a/b/c";
+    let put = |number: usize| Txn {
+        compares: Vec::new(),
+        ops: vec![Op::put(key, format!("value-{number}"))],
     };
-    let output = child.stdout.take().expect("it was asked for");
-    let mut lines = BufReader::new(output).lines();
-    // The watch is there when it has seen something.
+    let TxnOutcome::Committed { revision } = store.txn(put(0)).await? else {
+        anyhow::bail!("a put without a compare conflicted");
+    };
+    let mut events = store.watch("topic/", revision);
     let mut times = Vec::new();
-    for number in 0..CHANGES + 10 {
-        let value = format!("value-{number}");
+    for number in 1..=CHANGES {
         let began = Instant::now();
-        let ops = vec![Op::put("topic/a/b/c", value.clone().into_bytes())];
-        let compares = Vec::new();
-        store.txn(Txn { compares, ops }).await?;
-        let wait = match number {
-            0 => Duration::from_secs(1),
-            _ => Duration::from_secs(10),
-        };
-        let seen = tokio::time::timeout(wait, async {
-            while let Some(line) = lines.next_line().await? {
-                if line == value {
-                    return Ok(());
-                }
-            }
-            anyhow::bail!("the watch ended")
-        });
-        match seen.await {
-            Ok(seen) => seen?,
-            Err(_) if number == 0 => continue,
-            Err(late) => return Err(late.into()),
+        store.txn(put(number)).await?;
+        let seen = tokio::time::timeout(Duration::from_secs(10), events.next()).await?;
+        match seen {
+            Some(Ok(WatchEvent::Put(row))) if row.value == format!("value-{number}") => {}
+            other => anyhow::bail!("the watch saw {other:?}"),
         }
-        if number >= 10 {
-            times.push(began.elapsed());
-        }
+        times.push(began.elapsed());
     }
-    child.kill().await?;
+    drop(events);
     etcd.compact().await?;
-    let old = watch(&["--rev", "2"])?.wait_with_output().await?;
-    let told = String::from_utf8_lossy(&old.stderr).into_owned();
-    let words = match told.contains("compacted") {
-        true => "one that begins in compacted history is told so",
-        false => "one that begins in compacted history is NOT told",
+    let old = store.watch("topic/", Revision(2)).next().await;
+    let words = match old {
+        Some(Err(MetadataError::Compacted { .. })) => {
+            "one that begins in compacted history is told so"
+        }
+        _ => "one that begins in compacted history is NOT told",
     };
     table.row(
-        what,
+        "from a put to its watcher",
         &format!("p50 {:.1?}, put included", median(&mut times)),
         words,
         "-",
         "-",
     );
     Ok(())
-}
-
-fn watch(more: &[&str]) -> std::io::Result<Child> {
-    let endpoint = format!("http://{}", Etcd::address());
-    Command::new("etcdctl")
-        .env("ETCDCTL_API", "3")
-        .args(["--endpoints", &endpoint, "watch", "--prefix", "topic/"])
-        .args(more)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
 }
 
 /// What still works when the quota is used up, and what brings puts back.

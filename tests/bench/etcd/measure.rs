@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bookie_metadata::{
     ListRequest, MetadataError, MetadataStore, Op, Revision, Txn, TxnOutcome, list_all,
 };
@@ -15,10 +17,10 @@ use tokio::runtime::Runtime;
 
 use super::super::disk;
 use super::super::table::{Table, median};
+use super::counted::Counted;
 use super::fill::{AT_ONCE, Filled, grow, grow_one, open, partition};
 use super::limits;
-use super::process::{COMPACTION, Etcd, QUOTA_BYTES};
-use super::store::EtcdStore;
+use super::process::{COMPACTION, Etcd, PORT, PREFIX, QUOTA_BYTES};
 
 /// Ledgers of the log chains, unless `HULSE_BENCH_LEDGERS` says otherwise.
 const LEDGERS: usize = 100_000;
@@ -47,24 +49,20 @@ pub(crate) fn measure(folder: &Path, table: &mut Table, runtime: &Runtime) -> an
 struct Bench<'a> {
     table: &'a mut Table,
     etcd: Etcd,
+    store: Counted,
     cell: Filled,
     partitions: u32,
     /// All of the log and the state chains.
     ledgers: usize,
 }
 
-impl Bench<'_> {
-    fn store(&self) -> EtcdStore {
-        EtcdStore(self.etcd.gateway.clone())
-    }
-}
-
 async fn all(folder: &Path, table: &mut Table, ledgers: usize) -> anyhow::Result<()> {
     limits::refused(folder, table).await?;
-    let etcd = Etcd::start(folder.join("etcd"), QUOTA_BYTES).await?;
-    let store = EtcdStore(etcd.gateway.clone());
+    let etcd = Etcd::start(folder.join("etcd"), PORT, QUOTA_BYTES).await?;
+    let store = Counted::new(etcd.store()?);
     let mut bench = Bench {
-        cell: Filled::new(Arc::new(store)),
+        cell: Filled::new(Arc::new(store.clone())),
+        store,
         etcd,
         table,
         partitions: (ledgers / PER_PARTITION) as u32,
@@ -79,8 +77,6 @@ async fn all(folder: &Path, table: &mut Table, ledgers: usize) -> anyhow::Result
     history(&mut bench).await?;
     broker.close_all().await;
     restart(&mut bench).await?;
-    // The gateway of the old process is gone with it.
-    bench.cell.turn_to(Arc::new(bench.store()));
     let next = bench.cell.broker(2)?;
     take_over(&mut bench, &next).await?;
     delete(&mut bench, &next).await
@@ -92,7 +88,7 @@ fn per_second(count: usize, time: Duration) -> f64 {
 
 /// Plain puts of a ledger's length, one at a time and many at once: what this etcd gives at all.
 async fn reference(bench: &mut Bench<'_>, folder: &Path) -> anyhow::Result<()> {
-    let store = bench.store();
+    let store = &bench.store;
     let put = |number: usize| {
         let key = format!("bench/{number:020}");
         let ops = vec![Op::put(key, vec![7; 250])];
@@ -112,7 +108,8 @@ async fn reference(bench: &mut Bench<'_>, folder: &Path) -> anyhow::Result<()> {
         .await;
     let many = per_second(PLAIN_PUTS, began.elapsed());
     done.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let range = json!({ "key": "YmVuY2gv", "range_end": "YmVuY2gw" }); // bench/ to bench0
+    let key = |end: &str| STANDARD.encode(format!("{PREFIX}bench{end}"));
+    let range = json!({ "key": key("/"), "range_end": key("0") });
     bench.etcd.ask("/v3/kv/deleterange", range).await?;
     let own = disk::one_sync(folder, 200)?;
     bench.table.row(
@@ -127,11 +124,11 @@ async fn reference(bench: &mut Bench<'_>, folder: &Path) -> anyhow::Result<()> {
 
 /// Opens every partition, then grows all of them: each ledger is one transaction that closes the one before.
 async fn fill(bench: &mut Bench<'_>, broker: &Partitions) -> anyhow::Result<Vec<PartitionHandle>> {
-    bench.etcd.gateway.take_counts();
+    bench.store.take();
     let began = Instant::now();
     let handles = open(broker, bench.partitions).await?;
     let rate = per_second(handles.len(), began.elapsed());
-    let (requests, _) = bench.etcd.gateway.take_counts();
+    let (requests, _) = bench.store.take();
     bench.table.row(
         "take-over of partitions without ledgers",
         &format!("{rate:.0}/s by {AT_ONCE} at once"),
@@ -145,8 +142,8 @@ async fn fill(bench: &mut Bench<'_>, broker: &Partitions) -> anyhow::Result<Vec<
     let began = Instant::now();
     grow(&handles, PER_PARTITION).await?;
     let took = began.elapsed();
-    let (requests, times) = bench.etcd.gateway.take_counts();
-    let ledgers = list_all(&bench.store(), "ledger/").await?.len();
+    let (requests, times) = bench.store.take();
+    let ledgers = list_all(&bench.store, "ledger/").await?.len();
     bench.ledgers = ledgers;
     bench.table.row(
         "ledgers created, each closing the one before",
@@ -171,8 +168,8 @@ async fn fill(bench: &mut Bench<'_>, broker: &Partitions) -> anyhow::Result<Vec<
 async fn sizes(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let mut ledger_bytes = 0.0;
     for prefix in ["ledger/", "chain/", "part/", "id/"] {
-        let rows = list_all(&bench.store(), prefix).await?;
-        let keys: usize = rows.iter().map(|row| row.key.len()).sum();
+        let rows = list_all(&bench.store, prefix).await?;
+        let keys: usize = rows.iter().map(|row| PREFIX.len() + row.key.len()).sum();
         let values: usize = rows.iter().map(|row| row.value.len()).sum();
         let longest = rows.iter().map(|row| row.value.len()).max().unwrap_or(0);
         let count = rows.len().max(1) as f64;
@@ -241,7 +238,7 @@ async fn listing(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let mut times = Vec::new();
     for _ in 0..3 {
         let began = Instant::now();
-        list_all(&bench.store(), "ledger/").await?;
+        list_all(&bench.store, "ledger/").await?;
         times.push(began.elapsed());
     }
     let time = median(&mut times);
@@ -257,11 +254,11 @@ async fn listing(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 
 /// One partition that rolls while nobody else does anything.
 async fn quiet_roll(bench: &mut Bench<'_>, handle: &PartitionHandle) -> anyhow::Result<()> {
-    bench.etcd.gateway.take_counts();
+    bench.store.take();
     let began = Instant::now();
     grow_one(handle, PER_PARTITION).await?;
     let took = began.elapsed() / PER_PARTITION as u32;
-    let (requests, times) = bench.etcd.gateway.take_counts();
+    let (requests, times) = bench.store.take();
     bench.table.row(
         "one roll on a quiet etcd",
         &format!("{took:.1?}"),
@@ -292,7 +289,7 @@ async fn history(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         limit: 1,
         at: Some(Revision(revisions - 1)),
     };
-    let old = bench.store().list(request).await;
+    let old = bench.store.list(request).await;
     anyhow::ensure!(
         matches!(old, Err(MetadataError::Compacted { .. })),
         "a listing at a compacted revision answered {old:?}"
@@ -360,11 +357,11 @@ async fn take_over(bench: &mut Bench<'_>, broker: &Partitions) -> anyhow::Result
     let began = Instant::now();
     broker.open(partition(bench.partitions - 1)).await?;
     let one = began.elapsed();
-    bench.etcd.gateway.take_counts();
+    bench.store.take();
     let began = Instant::now();
     open(broker, bench.partitions - 1).await?;
     let took = began.elapsed();
-    let (requests, _) = bench.etcd.gateway.take_counts();
+    let (requests, _) = bench.store.take();
     let count = bench.partitions as usize - 1;
     bench.table.row(
         &format!("take-over of partitions with {PER_PARTITION} ledgers"),
@@ -382,8 +379,8 @@ async fn take_over(bench: &mut Bench<'_>, broker: &Partitions) -> anyhow::Result
 /// Deletes whole partitions: mark, bookies, key, for each ledger; then the chains.
 async fn delete(bench: &mut Bench<'_>, broker: &Partitions) -> anyhow::Result<()> {
     let count = DELETED.min(bench.partitions - 1);
-    let before = list_all(&bench.store(), "ledger/").await?.len();
-    bench.etcd.gateway.take_counts();
+    let before = list_all(&bench.store, "ledger/").await?.len();
+    bench.store.take();
     let began = Instant::now();
     let deleted = futures::stream::iter(1..=count)
         .map(|number| broker.delete_data(partition(bench.partitions - number)))
@@ -392,8 +389,8 @@ async fn delete(bench: &mut Bench<'_>, broker: &Partitions) -> anyhow::Result<()
         .await;
     let took = began.elapsed();
     deleted.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let (requests, _) = bench.etcd.gateway.take_counts();
-    let gone = before - list_all(&bench.store(), "ledger/").await?.len();
+    let (requests, _) = bench.store.take();
+    let gone = before - list_all(&bench.store, "ledger/").await?.len();
     bench.table.row(
         "ledgers deleted",
         &format!(

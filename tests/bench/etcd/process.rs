@@ -2,18 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use bookie_metadata::{EtcdOptions, EtcdStore};
 use serde_json::{Value, json};
 
-use super::http::Gateway;
+use super::ask::ask;
 
 /// Clients; peers one above. Below the ephemeral range.
-const PORT: u16 = 19_410;
+pub(crate) const PORT: u16 = 19_410;
 /// History that is kept: the time that a pinned listing or a lagging watch has.
 pub(crate) const COMPACTION: &str = "10m";
+/// Of every key, as a cell has it by default.
+pub(crate) const PREFIX: &str = "hulse/";
 /// etcd's own default, written out.
 pub(crate) const QUOTA_BYTES: u64 = 2 << 30;
 
@@ -21,9 +23,8 @@ pub(crate) const QUOTA_BYTES: u64 = 2 << 30;
 pub(crate) struct Etcd {
     child: Child,
     data: PathBuf,
+    port: u16,
     quota: u64,
-    /// Its gateway.
-    pub(crate) gateway: Arc<Gateway>,
 }
 
 /// Bytes of its file, and of those the ones in use.
@@ -41,34 +42,43 @@ impl Etcd {
         Some(text.lines().next()?.to_owned())
     }
 
-    /// Starts it and waits until it answers.
-    pub(crate) async fn start(data: PathBuf, quota: u64) -> anyhow::Result<Self> {
-        let gateway = Arc::new(Gateway::new(Self::address()));
-        let child = spawn(&data, quota)?;
-        let mut etcd = Self {
-            child,
+    /// Starts it at a port, peers at the next one, and waits until it answers.
+    pub(crate) async fn start(data: PathBuf, port: u16, quota: u64) -> anyhow::Result<Self> {
+        let etcd = Self {
+            child: spawn(&data, port, quota)?,
             data,
+            port,
             quota,
-            gateway,
         };
         etcd.ready().await?;
         Ok(etcd)
     }
 
-    pub(crate) fn address() -> String {
-        format!("127.0.0.1:{PORT}")
+    /// `host:port` for clients.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
-    async fn ready(&mut self) -> anyhow::Result<Duration> {
+    /// As `--metadata` takes it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    /// The product's store, with the prefix that a cell has by default.
+    pub(crate) fn store(&self) -> anyhow::Result<EtcdStore> {
+        store_at(&self.url())
+    }
+
+    async fn ready(&self) -> anyhow::Result<Duration> {
         let began = Instant::now();
         loop {
             let some_key = json!({ "key": "YQ==" });
-            match self.gateway.post("/v3/kv/range", &some_key).await {
-                Ok((200, _)) => return Ok(began.elapsed()),
-                _ if began.elapsed() > Duration::from_secs(60) => {
-                    anyhow::bail!("etcd does not become ready")
+            match self.ask("/v3/kv/range", some_key).await {
+                Ok(_) => return Ok(began.elapsed()),
+                Err(error) if began.elapsed() > Duration::from_secs(60) => {
+                    return Err(error.context("etcd does not become ready"));
                 }
-                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }
     }
@@ -77,16 +87,13 @@ impl Etcd {
     pub(crate) async fn restart(&mut self) -> anyhow::Result<Duration> {
         self.child.kill()?;
         self.child.wait()?;
-        self.gateway = Arc::new(Gateway::new(Self::address()));
-        self.child = spawn(&self.data, self.quota)?;
+        self.child = spawn(&self.data, self.port, self.quota)?;
         self.ready().await
     }
 
     /// Asks something of the maintenance kind.
     pub(crate) async fn ask(&self, path: &str, body: Value) -> anyhow::Result<Value> {
-        let (status, answer) = self.gateway.post(path, &body).await?;
-        anyhow::ensure!(status == 200, "{path}: {answer}");
-        Ok(answer)
+        ask(&self.address(), path, &body).await
     }
 
     pub(crate) async fn size(&self) -> anyhow::Result<Size> {
@@ -143,9 +150,15 @@ impl Drop for Etcd {
     }
 }
 
-fn spawn(data: &Path, quota: u64) -> anyhow::Result<Child> {
-    let client = format!("http://{}", Etcd::address());
-    let peer = format!("http://127.0.0.1:{}", PORT + 1);
+/// The product's store over an etcd at this URL.
+pub(crate) fn store_at(url: &str) -> anyhow::Result<EtcdStore> {
+    let options = EtcdOptions::new([url.to_owned()], PREFIX);
+    Ok(EtcdStore::new(options)?)
+}
+
+fn spawn(data: &Path, port: u16, quota: u64) -> anyhow::Result<Child> {
+    let client = format!("http://127.0.0.1:{port}");
+    let peer = format!("http://127.0.0.1:{}", port + 1);
     let log = data.with_extension("log");
     Ok(Command::new("etcd")
         .args(["--name", "hulse", "--data-dir"])

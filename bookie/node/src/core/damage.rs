@@ -1,10 +1,16 @@
-//! What is known of damage to the log, for people. Damaged entries are known from reads and scrub of this boot alone; ranges that a start
-//! found are on record until their file is gone.
+//! What is known of damage to the log, for people. Damaged entries are found by reads and by scrub, and put on record, up to a bound: the
+//! next start tells of them at once, and looks at each again before scrub goes on. So what is told is never older than that look, and a
+//! disk that came back right is believed. Ranges that a start found damaged are told until their file is gone, or until nobody lacks
+//! anything by them any more.
 
 use hulse_proto::id::{EntryId, LedgerId};
 
 use super::NodeCore;
-use crate::log::DamagedRange;
+use super::groups::STATE_RECORD_BYTES;
+use super::node_core::Purpose;
+use super::state::DAMAGED_RUNS_MAX;
+use crate::index::Wanted;
+use crate::log::{DamagedRange, DamagedRun, Record};
 
 /// Runs of entries, and ranges, that are listed.
 const LISTED_MAX: usize = 10_000;
@@ -64,7 +70,7 @@ impl NodeCore {
     ) -> Option<(LedgerId, EntryId)> {
         let mut last = None;
         let mut looked = 0;
-        for (at, file) in self.damaged_after(after).take(PAGE_ENTRIES) {
+        for (at, file) in self.state.damaged_after(after).take(PAGE_ENTRIES) {
             if let Some(file) = file {
                 into.entry(at, file);
             }
@@ -79,6 +85,79 @@ impl NodeCore {
         ranges.truncate(LISTED_MAX);
         into.ranges = ranges;
         None
+    }
+}
+
+impl NodeCore {
+    /// An entry's bytes are wrong in this file, which is where it counts, or the event is late.
+    pub(super) fn entry_damaged(&mut self, (ledger, entry): (LedgerId, EntryId), file: u32) {
+        let at = (ledger, entry);
+        if !self.state.is_in(at, file) {
+            return;
+        }
+        if let Some(state) = self.state.ledgers.get_mut(&ledger) {
+            state.damaged.insert(entry);
+        }
+        self.reclaiming.doubtful.remove(&at);
+        let known = self.state.found_damaged.insert(at, file) == Some(file);
+        let room = self.admit_bytes(STATE_RECORD_BYTES, Purpose::Passing);
+        let told = self.state.found_damaged.len() > DAMAGED_RUNS_MAX;
+        if !known && !told && self.check_log().is_ok() && room.is_ok() {
+            let end = entry.next();
+            let first = entry;
+            self.groups.append(&Record::DamagedEntries(DamagedRun {
+                ledger,
+                first,
+                end,
+                file,
+            }));
+        }
+    }
+
+    /// An entry that an earlier boot found damaged, and the file in which; it is to be looked at.
+    pub fn doubtful(&self) -> Option<((LedgerId, EntryId), u32, Wanted)> {
+        self.reclaiming.doubtful.iter().find_map(|at| {
+            let file = *self.state.found_damaged.get(at)?;
+            let ledger = self.state.ledgers.get(&at.0)?;
+            let wanted = ledger.entries.want(at.1)?;
+            self.state.is_in(*at, file).then_some((*at, file, wanted))
+        })
+    }
+
+    /// It was looked at: `whole` says that it is right, or counts elsewhere by now.
+    pub(super) fn damage_checked(&mut self, at: (LedgerId, EntryId), whole: bool) {
+        self.reclaiming.doubtful.remove(&at);
+        if whole {
+            self.state.found_damaged.remove(&at);
+        }
+    }
+
+    /// Ranges that starts found damaged, in files that are there, and by which something may be missing still.
+    pub(super) fn damaged_ranges(&self) -> Vec<DamagedRange> {
+        let ranges = self.state.known_damage.iter();
+        let there = ranges.filter(|range| {
+            !self.state.removed.contains(range.file) && !self.state.covered_damage.contains(range)
+        });
+        there.copied().collect()
+    }
+
+    /// True when there are any.
+    pub fn has_damaged_ranges(&self) -> bool {
+        !self.damaged_ranges().is_empty()
+    }
+
+    /// Nothing is missing by these any more, as metadata and all that is held here prove.
+    pub(super) fn cover(&mut self, ranges: &[DamagedRange]) {
+        for range in ranges {
+            let room = self.admit_bytes(STATE_RECORD_BYTES, Purpose::Passing);
+            if self.check_log().is_err() || room.is_err() {
+                return;
+            }
+            let known = self.state.known_damage.contains(range);
+            if known && self.state.covered_damage.insert(*range) {
+                self.groups.append(&Record::DamageCovered(*range));
+            }
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::level::LevelLimits;
 use crate::disk::Space;
 use crate::index::Wanted;
 use crate::ledger::GroupNumber;
-use crate::log::{FileKind, LogPosition, SealedFile};
+use crate::log::{DamagedRange, FileKind, LogPosition, SealedFile};
 use crate::reclaim::Settled;
 
 /// Names a request to the shell; given by it, returned with the answer.
@@ -114,6 +114,15 @@ pub enum Event {
         /// Where it was read.
         file: u32,
     },
+    /// An entry that an earlier boot found damaged was looked at again.
+    DamageChecked {
+        /// Which.
+        at: (LedgerId, EntryId),
+        /// It is right. Else [`Event::EntryDamaged`] came before this, or it could not be told.
+        whole: bool,
+    },
+    /// Nothing is missing any more by damage of these ranges.
+    DamageCovered(Vec<DamagedRange>),
     /// A file got its footer, or a compacted one its name (storage.md 4.4, G8).
     FileSealed(Box<SealedFile>),
     /// The log's free room changed.

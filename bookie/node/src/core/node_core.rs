@@ -91,7 +91,8 @@ pub struct NodeCore {
 
 impl NodeCore {
     /// Begins from what the log said.
-    pub fn new(identity: DiskIdentity, state: NodeState, limits: Limits, room: Room) -> Self {
+    pub fn new(identity: DiskIdentity, mut state: NodeState, limits: Limits, room: Room) -> Self {
+        state.forget_healed();
         let reclaiming = Reclaiming::of(&state);
         Self {
             identity,
@@ -219,14 +220,9 @@ impl NodeCore {
                 ledger,
                 entry,
                 file,
-            } => {
-                if let Some(state) = self.state.ledgers.get_mut(&ledger)
-                    && state.entries.file_of(entry) == Some(file)
-                {
-                    state.damaged.insert(entry);
-                    self.reclaiming.damaged(ledger, entry, file);
-                }
-            }
+            } => self.entry_damaged((ledger, entry), file),
+            Event::DamageChecked { at, whole } => self.damage_checked(at, whole),
+            Event::DamageCovered(ranges) => self.cover(&ranges),
             Event::FileSealed(sealed) => {
                 self.reclaiming.sealed(&sealed.summary, &self.state);
                 self.state.file_sealed(*sealed);

@@ -51,6 +51,11 @@ impl NodeCore {
             let digest = add.digest;
             state.store(add.entry, Slot { location, digest });
         }
+        // It may have come into the same file again.
+        let at = (add.ledger, add.entry);
+        if self.state.found_damaged.remove(&at).is_some() {
+            self.reclaiming.doubtful.remove(&at);
+        }
     }
 
     fn wake(&mut self, waiter: Waiter, effects: &mut Vec<Effect>) {

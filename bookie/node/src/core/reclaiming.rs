@@ -5,7 +5,6 @@
 //! 2. Limbo ends for a closed ledger of which nothing is missing here, and never without a fence against its writer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use hulse_proto::bookie::Address;
 use hulse_proto::id::{EntryId, FenceToken, LedgerId};
@@ -16,7 +15,7 @@ use super::level::Level;
 use super::node_core::{NodeCore, Purpose};
 use super::state::NodeState;
 use crate::index::{ColdRun, FileSummary, LedgerShare};
-use crate::log::{DamagedRange, DiskIdentity, LimboKind, Record};
+use crate::log::{DiskIdentity, LimboKind, Record};
 use crate::reclaim::{FileFacts, Held, Settled, Stock, copy_bytes};
 
 /// What is remembered of sealed files besides their summaries.
@@ -24,8 +23,8 @@ use crate::reclaim::{FileFacts, Held, Settled, Stock, copy_bytes};
 pub(super) struct Reclaiming {
     /// What files hold of ledgers that are not deleted; nothing when a compacted one holds it by now.
     live: BTreeMap<u32, Live>,
-    /// Damaged entries and the file in which they were found so.
-    damaged: BTreeMap<(LedgerId, EntryId), u32>,
+    /// Entries that an earlier boot found damaged, and nobody looked at since.
+    pub(super) doubtful: BTreeSet<(LedgerId, EntryId)>,
     /// Of ledgers that went astray in this boot: the files in which that was counted.
     astray: BTreeMap<LedgerId, BTreeSet<u32>>,
 }
@@ -58,7 +57,10 @@ impl Reclaiming {
         let lives = state.ledgers.values().filter(|ledger| !ledger.deleted);
         let count = lives.flat_map(|ledger| ledger.entries.cold());
         let count: BTreeSet<u32> = count.map(|run| run.file).collect();
-        let mut all = Self::default();
+        let mut all = Self {
+            doubtful: state.found_damaged.keys().copied().collect(),
+            ..Self::default()
+        };
         for summary in state.files.values() {
             match count.contains(&summary.file) {
                 true => all.sealed(summary, state),
@@ -97,17 +99,12 @@ impl Reclaiming {
         }
     }
 
-    pub fn damaged(&mut self, ledger: LedgerId, entry: EntryId, file: u32) {
-        self.damaged.insert((ledger, entry), file);
-    }
-
     fn forget(&mut self, file: u32) {
         self.live.remove(&file);
         self.astray.retain(|_, files| {
             files.remove(&file);
             !files.is_empty()
         });
-        self.damaged.retain(|_, in_file| *in_file != file);
     }
 }
 
@@ -158,11 +155,8 @@ impl NodeCore {
     /// Files that keep a damaged live entry, or damage that may hide one: they stay until the entry came anew, or its ledger is gone
     /// (G13).
     fn files_with_damage(&self) -> BTreeSet<u32> {
-        let damaged = self.reclaiming.damaged.iter();
-        let entries = damaged.filter(|((ledger, entry), _)| {
-            let state = self.state.ledgers.get(ledger);
-            state.is_some_and(|state| state.damaged.contains(entry))
-        });
+        let damaged = self.state.found_damaged.iter();
+        let entries = damaged.filter(|((ledger, entry), _)| self.is_damaged(*ledger, *entry));
         let mut files: BTreeSet<u32> = entries.map(|(_, file)| *file).collect();
         let ranges = self.state.known_damage.iter();
         let ranges: Vec<u32> = ranges
@@ -214,27 +208,6 @@ impl NodeCore {
         lives(&self.state, ledger)
     }
 
-    /// Entries known to be damaged, behind this one: with the file in which each was found so, if its ledger lives and nothing healed it.
-    pub(super) fn damaged_after(
-        &self,
-        after: Option<(LedgerId, EntryId)>,
-    ) -> impl Iterator<Item = ((LedgerId, EntryId), Option<u32>)> + '_ {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let damaged = self.reclaiming.damaged.range((from, Bound::Unbounded));
-        damaged.map(|((ledger, entry), file)| {
-            let found = self.state.ledgers.get(ledger);
-            let is = found.is_some_and(|state| !state.deleted && state.damaged.contains(entry));
-            ((*ledger, *entry), is.then_some(*file))
-        })
-    }
-
-    /// Ranges that starts found damaged, in files that are there.
-    pub(super) fn damaged_ranges(&self) -> Vec<DamagedRange> {
-        let ranges = self.state.known_damage.iter();
-        let there = ranges.filter(|range| !self.state.removed.contains(range.file));
-        there.copied().collect()
-    }
-
     /// True for an entry whose damage is known.
     pub fn is_damaged(&self, ledger: LedgerId, entry: EntryId) -> bool {
         let state = self.state.ledgers.get(&ledger);
@@ -281,6 +254,7 @@ impl NodeCore {
         let mut held = Held {
             mutation: self.mutation,
             copies: self.copies,
+            ranges: self.damaged_ranges(),
             ..Held::default()
         };
         for (ledger, state) in self.state.ledgers.iter().filter(|(_, s)| !s.deleted) {
@@ -290,6 +264,9 @@ impl NodeCore {
             }
             if state.limbo().is_some() {
                 held.limbo.insert(*ledger);
+            }
+            if !held.ranges.is_empty() {
+                held.runs.insert(*ledger, state.entries.ranges());
             }
         }
         held

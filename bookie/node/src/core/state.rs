@@ -1,13 +1,19 @@
 //! What the log says of all ledgers and files; built by replay, in any order of the records (storage.md B1).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-use hulse_proto::id::{FenceToken, LedgerId};
+use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 
 use crate::index::{FileSummary, IdRanges, Location, Provenance, Slot};
 use crate::ledger::LedgerState;
 use crate::log::recovery::RottenEntry;
-use crate::log::{DamagedRange, FileKind, LimboKind, Record, SealedFile};
+use crate::log::{
+    DAMAGED_RUN_MAX, DamagedRange, DamagedRun, FileKind, LimboKind, Record, SealedFile,
+};
+
+/// Runs of damaged entries that a snapshot tells the next start of. What is more is found anew, by whoever reads it or by scrub.
+pub(super) const DAMAGED_RUNS_MAX: usize = 4_096;
 
 /// The ledgers of a disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,6 +26,10 @@ pub struct NodeState {
     pub dead_below: LedgerId,
     /// Damage that was answered with limbo already.
     pub known_damage: BTreeSet<DamagedRange>,
+    /// Of that, what nobody lacks anything by any more.
+    pub covered_damage: BTreeSet<DamagedRange>,
+    /// Entries that were found damaged, in this boot or before, and the file in which; one that counts elsewhere by now was healed.
+    pub found_damaged: BTreeMap<(LedgerId, EntryId), u32>,
     /// Files that are gone on purpose, or never counted.
     pub removed: IdRanges,
     /// Sealed files, by number.
@@ -69,8 +79,67 @@ impl NodeState {
                     self.bury(row.ledger);
                 }
             }
+            Record::DamageCovered(range) => {
+                self.covered_damage.insert(range);
+            }
+            Record::DamagedEntries(run) => {
+                for entry in run.first.0..run.end.0 {
+                    let at = (run.ledger, EntryId(entry));
+                    let file = self.found_damaged.entry(at).or_default();
+                    *file = run.file.max(*file);
+                }
+            }
             Record::SealMark { .. } | Record::SnapshotEnd { .. } => {}
         }
+    }
+
+    /// Entries that were found damaged and count where that was, behind this one.
+    pub fn damaged_after(
+        &self,
+        after: Option<(LedgerId, EntryId)>,
+    ) -> impl Iterator<Item = ((LedgerId, EntryId), Option<u32>)> + '_ {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let found = self.found_damaged.range((from, Bound::Unbounded));
+        found.map(|(at, file)| (*at, self.is_in(*at, *file).then_some(*file)))
+    }
+
+    /// True when this entry is read from this file.
+    pub fn is_in(&self, (ledger, entry): (LedgerId, EntryId), file: u32) -> bool {
+        let known = self.ledgers.get(&ledger).filter(|ledger| !ledger.deleted);
+        known.is_some_and(|ledger| ledger.entries.file_of(entry) == Some(file))
+    }
+
+    /// Forgets what was found damaged and does not count where that was any more.
+    pub(super) fn forget_healed(&mut self) {
+        let found = std::mem::take(&mut self.found_damaged).into_iter();
+        let found = found.filter(|(at, file)| self.is_in(*at, *file));
+        self.found_damaged = found.collect();
+    }
+
+    /// What is damaged, in runs, as many as the next start is told of.
+    fn damaged_runs(&self) -> Vec<DamagedRun> {
+        let mut runs: Vec<DamagedRun> = Vec::new();
+        let damaged = self.damaged_after(None);
+        for ((ledger, first), file) in damaged.filter_map(|(at, file)| Some((at, file?))) {
+            let end = first.next();
+            let full = runs.len() == DAMAGED_RUNS_MAX;
+            match runs.last_mut() {
+                Some(run)
+                    if (run.ledger, run.end, run.file) == (ledger, first, file)
+                        && end.0 - run.first.0 <= DAMAGED_RUN_MAX =>
+                {
+                    run.end = end;
+                }
+                _ if full => break,
+                _ => runs.push(DamagedRun {
+                    ledger,
+                    first,
+                    end,
+                    file,
+                }),
+            }
+        }
+        runs
     }
 
     /// True when what is read of this entry stands there, and not in another copy of it.
@@ -91,6 +160,10 @@ impl NodeState {
         let damage = self.known_damage.iter();
         let damage = damage.filter(|range| !self.removed.contains(range.file));
         records.extend(damage.copied().map(Record::KnownDamage));
+        let covered = self.covered_damage.iter();
+        let covered = covered.filter(|range| !self.removed.contains(range.file));
+        records.extend(covered.copied().map(Record::DamageCovered));
+        records.extend(self.damaged_runs().into_iter().map(Record::DamagedEntries));
         let rows = self.ledgers.iter();
         records.extend(rows.map(|(ledger, state)| Record::Ledger(state.row(*ledger))));
         records.push(Record::SnapshotEnd {
@@ -137,6 +210,7 @@ impl NodeState {
     /// A file is removed, durably on record: forgets it and whatever lay in it alone.
     pub fn file_removed(&mut self, file: u32) {
         self.removed.insert(u64::from(file), u64::from(file) + 1);
+        self.found_damaged.retain(|_, in_file| *in_file != file);
         if let Some(summary) = self.files.remove(&file) {
             for share in summary.shares.iter() {
                 if let Some(state) = self.ledgers.get_mut(&share.ledger) {

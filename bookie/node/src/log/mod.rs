@@ -25,6 +25,7 @@ mod footer_builder;
 mod footer_file;
 pub mod format;
 pub mod group;
+mod mend;
 mod new_file;
 pub mod recovery;
 pub mod scan;
@@ -33,7 +34,7 @@ mod sealer;
 mod unlink;
 pub mod writer;
 
-pub use format::record::{DamagedRange, LimboKind, Record};
+pub use format::record::{DAMAGED_RUN_MAX, DamagedRange, DamagedRun, LimboKind, Record};
 pub use format::{
     BLOCK_BYTES, DiskIdentity, FileKind, LedgerRow, LogPosition, file_name, footer, record,
 };

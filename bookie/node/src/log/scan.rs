@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::format::{BLOCK_BYTES, GROUP_HEADER_BYTES, GroupError, GroupHeader};
+use super::mend::mended_header;
 use crate::disk::{DiskError, DiskFile};
 
 /// One read of the scan.
@@ -75,11 +76,13 @@ impl FileScan {
         Ok(header.body(bytes).map(|body| (header, body)))
     }
 
-    /// The header of the group at `offset` and its body, whatever is in it; `None` without a valid header, or when it is cut off.
+    /// The header of the group at `offset`, also when one bit of it is wrong, and its body, whatever is in it; `None` without a header,
+    /// or when it is cut off.
     pub fn body_at(&mut self, offset: u64) -> Result<Option<(GroupHeader, &[u8])>, DiskError> {
         let salt = self.salt;
         let bytes = self.view(offset, GROUP_HEADER_BYTES)?;
-        let Ok(header) = GroupHeader::decode(bytes, salt, offset) else {
+        let header = GroupHeader::decode(bytes, salt, offset).ok();
+        let Some(header) = header.or_else(|| mended_header(bytes, salt, offset)) else {
             return Ok(None);
         };
         let len = GROUP_HEADER_BYTES + header.body_bytes as usize;

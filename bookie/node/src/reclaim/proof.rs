@@ -12,14 +12,18 @@
 //!    repair (G6).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use bookie_metadata::cell::{CellError, read_cell};
 use bookie_metadata::{ListRequest, MetadataError, MetadataStore, counter};
 use hulse_proto::id::{CellId, EntryId, FenceToken, LedgerId};
 use hulse_proto::ledger::{
-    LEDGER_IDS_KEY, LEDGER_PREFIX, LedgerMetadata, LedgerState, Member, ledger_key,
+    LEDGER_IDS_KEY, LEDGER_PREFIX, LedgerMetadata, LedgerState, Loss, Member, ledger_key,
 };
 use hulse_proto::mutant::{Mutant, Mutation};
+use hulse_proto::time::TimestampMs;
+
+use crate::log::DamagedRange;
 
 /// Rows of one page of the listing.
 const PAGE_ROWS: usize = 500;
@@ -35,6 +39,12 @@ pub struct Held {
     pub limbo: BTreeSet<LedgerId>,
     /// Those of them without entries.
     pub empty: BTreeSet<LedgerId>,
+    /// Ranges of the log that were damaged, and by which something may be missing.
+    pub ranges: Vec<DamagedRange>,
+    /// When this boot began, by the wall: a loss that was accepted before is no word about what was found since. For people alone.
+    pub since: TimestampMs,
+    /// While there are any ranges: the entries that are held of each ledger, sorted and not touching.
+    pub runs: BTreeMap<LedgerId, Vec<Range<u64>>>,
     /// How many copies and write-backs were taken until now, in this boot.
     pub copies: u64,
     /// For tests: a rule that is switched off.
@@ -46,6 +56,23 @@ impl Held {
     fn is_dead(&self, state: LedgerState) -> bool {
         let careless = self.mutation.is(Mutant::ClosedIsDead);
         state == LedgerState::Deleting || (careless && state == LedgerState::Closed)
+    }
+
+    /// Whether all that belongs here of a closed ledger is held. One that is not closed was in limbo, or was made later.
+    fn is_whole(&self, ledger: LedgerId, value: &LedgerMetadata, me: &Member) -> bool {
+        let mut fragments = value.fragments.iter();
+        let ours = fragments.any(|fragment| fragment.ensemble.contains(me));
+        if value.state != LedgerState::Closed || !ours {
+            return true;
+        }
+        let runs = self.runs.get(&ledger).map_or(&[][..], Vec::as_slice);
+        let holds = |first: EntryId, end: EntryId| {
+            runs.iter()
+                .any(|run| run.start <= first.0 && end.0 <= run.end)
+        };
+        let known = value.loss.filter(|loss| loss.at >= self.since);
+        let ours = belonging(value, me, known);
+        ours.is_some_and(|ours| ours.iter().all(|(first, end)| holds(*first, *end)))
     }
 
     /// Whether a ledger belongs to other members alone.
@@ -78,6 +105,9 @@ pub struct Findings {
     pub dead: Vec<LedgerId>,
     /// Ledgers in limbo that are closed.
     pub settled: Vec<Settled>,
+    /// Damaged ranges by which nothing is missing any more: no ledger is in limbo, and of each closed one all is here that belongs here,
+    /// but for what was given up for lost.
+    pub covered: Vec<DamagedRange>,
     /// Closed ledgers of which no fragment and no intent names this member, by two reads (G6); as many as may go at once.
     pub strays: Vec<LedgerId>,
 }
@@ -151,7 +181,11 @@ pub async fn examine(
         return Err(ProofError::Older { ledger });
     }
     let mut findings = Findings::default();
-    for ledger in candidates(metadata, held, me).await? {
+    let (candidates, whole) = candidates(metadata, held, me).await?;
+    if whole && held.limbo.is_empty() {
+        findings.covered.clone_from(&held.ranges);
+    }
+    for ledger in candidates {
         match read(metadata, held, ledger).await? {
             Word::Dead => findings.dead.push(ledger),
             Word::Closed(value) => {
@@ -174,12 +208,14 @@ pub async fn examine(
     Ok(findings)
 }
 
-/// Ledgers that are worth a look: not in the listing, or listed as being deleted, or as others'; and those in limbo.
+/// Ledgers that are worth a look: not in the listing, or listed as being deleted, or as others'; and those in limbo. And whether of every
+/// closed one all is here that belongs here, which is looked at while there are damaged ranges.
 async fn candidates(
     metadata: &dyn MetadataStore,
     held: &Held,
     me: &Member,
-) -> Result<BTreeSet<LedgerId>, MetadataError> {
+) -> Result<(BTreeSet<LedgerId>, bool), MetadataError> {
+    let mut whole = !held.ranges.is_empty();
     let mut left: BTreeSet<LedgerId> = held.ledgers.keys().copied().collect();
     let mut request = ListRequest {
         prefix: LEDGER_PREFIX.to_owned(),
@@ -196,6 +232,10 @@ async fn candidates(
             let Some(ledger) = ledger else {
                 continue;
             };
+            whole = whole
+                && value
+                    .as_ref()
+                    .is_ok_and(|value| held.is_whole(ledger, value, me));
             let looked = |value: LedgerMetadata| {
                 held.is_dead(value.state) || held.is_stray(ledger, &value, me)
             };
@@ -210,7 +250,7 @@ async fn candidates(
         request.at = Some(page.revision);
     }
     left.extend(&held.limbo);
-    Ok(left)
+    Ok((left, whole))
 }
 
 async fn read(
@@ -229,30 +269,37 @@ async fn read(
     })
 }
 
+/// A closed ledger, once it is known what of it belongs to this member.
+fn settled(ledger: LedgerId, value: &LedgerMetadata, me: &Member) -> Option<Settled> {
+    Some(Settled {
+        ledger,
+        token: value.recovery_token.max(FenceToken(1)),
+        ours: belonging(value, me, value.loss)?,
+    })
+}
+
 /// What of a closed ledger belongs to this member; `None` when that cannot be told: with entries spread over a part of the ensemble
 /// each.
-fn settled(ledger: LedgerId, value: &LedgerMetadata, me: &Member) -> Option<Settled> {
+fn belonging(
+    value: &LedgerMetadata,
+    me: &Member,
+    loss: Option<Loss>,
+) -> Option<Vec<(EntryId, EntryId)>> {
     if value.quorums.write != value.quorums.ensemble {
         return None;
     }
     // What is given up for lost nobody brings any more (R14).
-    let lost = value.loss.map(|loss| loss.from);
+    let lost = loss.map(|loss| loss.from);
     let end = value.closed?.end;
     let end = lost.map_or(end, |lost| lost.min(end));
     let ends = value.fragments.iter().skip(1).map(|next| next.first);
-    let ours = value
-        .fragments
-        .iter()
+    let ours = value.fragments.iter();
+    let ours = ours
         .zip(ends.chain([end]))
         .filter(|(fragment, _)| fragment.ensemble.contains(me))
         .map(|(fragment, next)| (fragment.first, next.min(end)))
-        .filter(|(first, next)| first < next)
-        .collect();
-    Some(Settled {
-        ledger,
-        token: value.recovery_token.max(FenceToken(1)),
-        ours,
-    })
+        .filter(|(first, next)| first < next);
+    Some(ours.collect())
 }
 
 /// G3.

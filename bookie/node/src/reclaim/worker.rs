@@ -200,8 +200,29 @@ impl Worker {
         }
     }
 
+    /// Looks again at an entry that an earlier boot found damaged, if there is one left.
+    fn look_again(ground: &mut impl Ground) -> Option<Work> {
+        let (at, file, wanted) = ground.look(NodeCore::doubtful)?;
+        let (records, fault) = read_records(&ground.locator(), &wanted);
+        if let Some((_, fault)) = &fault {
+            report(ground, (at.0, at.1, file), fault);
+        }
+        let whole = fault.is_none() && !records.is_empty();
+        if whole {
+            tracing::info!(ledger = %at.0, entry = %at.1, file, "a stored entry that was damaged is right again");
+        }
+        ground.feed(Event::DamageChecked { at, whole });
+        Some(Work::Did {
+            read: records.iter().map(|record| record.len() as u64).sum(),
+            written: 0,
+        })
+    }
+
     /// Scrub: the next piece of the file whose turn it is.
     fn check(&mut self, ground: &mut impl Ground, now: Duration) -> Work {
+        if let Some(work) = Self::look_again(ground) {
+            return work;
+        }
         if self.checking.is_empty() {
             let files = ground.look(NodeCore::sealed_files);
             let Some(file) = self.scrub.next(&files, now) else {

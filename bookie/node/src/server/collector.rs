@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bookie_metadata::MetadataStore;
 use hulse_proto::ledger::Member;
+use hulse_proto::time::TimestampMs;
 use tokio::time::sleep;
 
 use super::shared::Shared;
@@ -12,27 +13,30 @@ use crate::config::NodeConfig;
 use crate::core::Event;
 use crate::reclaim::{Findings, Held, ProofError, examine};
 
-/// While ledgers are in limbo, metadata are asked at least so often: it may be over for them (S4).
+/// While ledgers are in limbo, or may lack what stood in a damaged range, metadata are asked at least so often: it may be over (S4).
 const LIMBO_INTERVAL_MAX: Duration = Duration::from_secs(30);
 
-/// Runs until the node is gone.
+/// Runs until the node is gone. `since` is when it started, by the wall.
 pub(super) async fn run(
     shared: Weak<Shared>,
     metadata: Arc<dyn MetadataStore>,
     me: Member,
-    config: NodeConfig,
+    (config, since): (NodeConfig, TimestampMs),
 ) {
     let mut silent = false;
     loop {
-        let Some(limbo) = works(&shared).map(|shared| shared.lock().core.limbo_ledgers()) else {
+        let Some(doubt) = works(&shared).map(|shared| {
+            let core = &shared.lock().core;
+            core.limbo_ledgers() > 0 || core.has_damaged_ranges()
+        }) else {
             return;
         };
-        sleep(match limbo {
-            0 => config.gc_interval,
-            _ => config.gc_interval.min(LIMBO_INTERVAL_MAX),
+        sleep(match doubt {
+            false => config.gc_interval,
+            true => config.gc_interval.min(LIMBO_INTERVAL_MAX),
         })
         .await;
-        let Some(held) = works(&shared).map(|shared| shared.held()) else {
+        let Some(held) = works(&shared).map(|shared| shared.held(since)) else {
             return;
         };
         let asked = (&me, config.gc_percent_max);
@@ -68,8 +72,11 @@ fn works(shared: &Weak<Shared>) -> Option<Arc<Shared>> {
 
 impl Shared {
     /// What is held here. Others have the lock between the files.
-    fn held(&self) -> Held {
-        let mut held = self.lock().core.held();
+    fn held(&self, since: TimestampMs) -> Held {
+        let mut held = Held {
+            since,
+            ..self.lock().core.held()
+        };
         let files = self.lock().core.sealed_files();
         for file in files {
             self.lock().core.add_bytes(file, &mut held);
@@ -97,6 +104,11 @@ impl Shared {
             );
             self.metrics.collected.inc_by(count as u64);
             self.feed(Event::Collected(findings.dead));
+        }
+        if !findings.covered.is_empty() {
+            let ranges = findings.covered;
+            tracing::info!(?ranges, "nothing is missing any more by damage of the log");
+            self.feed(Event::DamageCovered(ranges));
         }
         for settled in findings.settled {
             self.feed(Event::Settled(Box::new(settled)));

@@ -208,8 +208,8 @@ impl BookieNode {
         if !inline {
             let metadata = Arc::clone(&seams.metadata);
             let weak = Arc::downgrade(&shared);
-            let collecting =
-                collector::run(weak, Arc::clone(&metadata), me.clone(), config.clone());
+            let begun = (config.clone(), seams.clock.now_ms());
+            let collecting = collector::run(weak, Arc::clone(&metadata), me.clone(), begun);
             tokio::spawn(collecting);
             let weak = Arc::downgrade(&shared);
             tokio::spawn(withdrawing::run(weak, metadata, me.clone()));

@@ -33,7 +33,7 @@ fn damage_before_synced_end_is_limbo_and_never_a_torn_tail() {
     for entry in 0..8 {
         for at in [0, 20, 64, 100] {
             let (rig, name) = filled(10);
-            rig.disk.flip(&name, group_of(entry) + at, 3);
+            rig.disk.ruin(&name, group_of(entry) + at);
             let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
             assert_eq!(
                 rig.node.new_limbo(),
@@ -169,7 +169,7 @@ fn rotten_last_group_without_a_mark_is_torn() {
 fn damage_of_the_last_group_is_told_by_its_mark() {
     let (mut rig, name) = filled(4);
     rig.node.idle();
-    rig.disk.flip(&name, group_of(3) + 150, 0);
+    rig.disk.ruin(&name, group_of(3) + 150);
     let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
     assert_eq!(rig.node.new_limbo(), [LimboKind::Damage]);
     assert!(rig.has(1, 2) && !rig.has(1, 3));
@@ -178,7 +178,7 @@ fn damage_of_the_last_group_is_told_by_its_mark() {
 #[test]
 fn limbo_refuses_the_writer_and_lets_recovery_write() {
     let (rig, name) = filled(5);
-    rig.disk.flip(&name, group_of(2) + 150, 0);
+    rig.disk.ruin(&name, group_of(2) + 150);
     let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(1)]);
     let request = add(rig.to(1), entry(1, 5, 10));
     let (_, output) = rig.node.add(request);
@@ -212,7 +212,7 @@ fn limbo_is_also_about_every_ledger_that_would_take_the_writers_adds() {
     rig.store(4, 0..1, 100);
     let name = log_files(&rig.disk)[0].clone();
     let fence = group_of(6);
-    rig.disk.flip(&name, fence + 70, 1);
+    rig.disk.ruin(&name, fence + 70);
     let mut rig = rig.reopen(config(), Survival::Nothing, &[LedgerId(4)]);
     assert_eq!(rig.node.new_limbo(), [LimboKind::Damage]);
     assert_eq!(rig.node.damage()[0].first, fence);

@@ -205,7 +205,7 @@ fn ledger_that_doubt_brings_back_is_asked_about_at_every_start() {
         rig.store(2, 110..114, 7_800);
         let place = rig.node.slot(LedgerId(2), EntryId(111)).unwrap().location;
         let name = file_name(u64::from(place.file));
-        rig.disk.flip(&name, u64::from(place.offset) + 100, 1);
+        rig.disk.ruin(&name, u64::from(place.offset) + 100);
         rig = rig.reopen(few_in_small_files(), Survival::Nothing, &[]);
         assert!(!rig.node.new_limbo().is_empty());
         for start in 1..=3 {

@@ -12,7 +12,7 @@ use crate::log::format::{
 };
 use crate::log::group::{GroupBuilder, Placement};
 use crate::log::record::{RecordError, Records};
-use crate::log::{DamagedRange, LedgerRow, LimboKind, Record};
+use crate::log::{DamagedRange, DamagedRun, LedgerRow, LimboKind, Record};
 
 fn file_header() -> FileHeader {
     FileHeader {
@@ -67,6 +67,17 @@ fn group() -> (Vec<u8>, Vec<Record>) {
             ..LedgerRow::default()
         }),
         Record::SnapshotEnd { ledgers: 2 },
+        Record::DamagedEntries(DamagedRun {
+            ledger,
+            first: EntryId(7),
+            end: EntryId(9),
+            file: 4,
+        }),
+        Record::DamageCovered(DamagedRange {
+            file: 1,
+            first: 2,
+            end: u64::MAX,
+        }),
     ];
     let mut builder = GroupBuilder::new(Vec::new());
     for record in &records {
@@ -124,19 +135,19 @@ fn header_of_another_version_or_of_a_needed_feature_is_refused() {
 fn roundtrip_group() {
     let (bytes, records) = group();
     let header = GroupHeader::decode(&bytes, 5, 8192).unwrap();
-    assert_eq!((header.sequence, header.records), (8, 12));
+    assert_eq!((header.sequence, header.records), (8, 14));
     assert_eq!(header.synced, LogPosition { file: 1, offset: 2 });
     let found: Vec<_> = Records::new(header.body(&bytes).unwrap())
         .map(Result::unwrap)
         .collect();
     assert_eq!(
-        found[..11]
+        found[..13]
             .iter()
             .map(|placed| placed.record)
             .collect::<Vec<_>>(),
         records
     );
-    let Record::Entry(last) = found[11].record else {
+    let Record::Entry(last) = found[13].record else {
         panic!()
     };
     assert_eq!(last.digest, entry(9, 1, 300).header().digest());

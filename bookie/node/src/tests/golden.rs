@@ -18,7 +18,7 @@ use crate::log::footer::{
 use crate::log::format::{DiskIdentity, FileHeader, GroupHeader, file_name, name_of};
 use crate::log::group::{GroupBuilder, Placement};
 use crate::log::record::{EntryRecord, FRAME_BYTES, Records};
-use crate::log::{DamagedRange, FileKind, LedgerRow, LimboKind, LogPosition, Record};
+use crate::log::{DamagedRange, DamagedRun, FileKind, LedgerRow, LimboKind, LogPosition, Record};
 use crate::step::StepNode;
 use crate::{NodeConfig, SyncMode};
 
@@ -111,6 +111,23 @@ fn records() -> Vec<Record> {
     ]
 }
 
+/// What is written for people.
+fn notes() -> Vec<Record> {
+    vec![
+        Record::DamagedEntries(DamagedRun {
+            ledger: LEDGER,
+            first: EntryId(7),
+            end: EntryId(9),
+            file: 4,
+        }),
+        Record::DamageCovered(DamagedRange {
+            file: 6,
+            first: 4096,
+            end: u64::MAX,
+        }),
+    ]
+}
+
 fn digest(header_crc: u32, payload_crc: u32) -> EntryDigest {
     EntryDigest {
         header_crc,
@@ -163,6 +180,8 @@ fn groups_and_records_of_version_1_are_read_and_written() {
     };
     assert_eq!((header.sequence, header.synced), (41, synced));
     assert_eq!(found, records());
+    let (header, found) = regroup(golden!("group_of_notes"), 20_480);
+    assert_eq!((header.sequence, found), (43, notes()));
     let (header, found) = regroup(golden!("group_of_entries"), 8192);
     assert_eq!(header.records, 3);
     let expected = ENTRIES.map(|(ledger, entry, confirmed_end, normal)| {

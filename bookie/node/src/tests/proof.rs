@@ -21,6 +21,7 @@ use hulse_proto::ledger::{
 use uuid::Uuid;
 
 use super::support::CELL;
+use crate::log::DamagedRange;
 use crate::reclaim::{Findings, Held, ProofError, examine};
 
 fn member(name: &str) -> Member {
@@ -347,6 +348,58 @@ async fn closed_ledger_in_limbo_tells_which_entries_belong_here() {
         (6, vec![(0, 4), (6, 7)]),
     ]);
     assert_eq!(ours, expected);
+}
+
+/// A damaged range of the log is told of until every closed ledger of this member is whole, or what it lacks was given up since.
+#[tokio::test]
+async fn damaged_range_is_covered_when_every_closed_ledger_is_whole_and_none_is_in_limbo() {
+    let range = DamagedRange {
+        file: 3,
+        first: 4096,
+        end: u64::MAX,
+    };
+    let store = store(CELL).await;
+    let three: [(u64, &[&str]); 3] = [(0, &["a", "b"]), (4, &["b", "c"]), (6, &["c", "a"])];
+    put(&store, 1, &metadata(LedgerState::Closed, &three, 9)).await;
+    put(
+        &store,
+        2,
+        &metadata(LedgerState::Closed, &[(0, &["b", "c"])], 9),
+    )
+    .await;
+    stand(&store, 3, LedgerState::Open).await;
+    let mut held = held([1, 3]);
+    held.since = 1_000;
+    let covers = async |held: &Held| {
+        let found = pass(&store, held).await.unwrap();
+        assert!(found.covered.is_empty() || found.covered == [range]);
+        !found.covered.is_empty()
+    };
+    held.runs = BTreeMap::from([(LedgerId(1), vec![0..4, 6..9])]);
+    assert!(!covers(&held).await, "there is no damage");
+    held.ranges = vec![range];
+    assert!(covers(&held).await);
+    held.limbo.insert(LedgerId(3));
+    assert!(!covers(&held).await);
+    held.limbo.clear();
+    held.runs.insert(LedgerId(1), vec![0..4, 6..8]);
+    assert!(!covers(&held).await, "entry 8 is missing");
+    // Given up before this boot is no word about what this boot found.
+    for (at, covered) in [(999, false), (1_000, true)] {
+        let mut lossy = metadata(LedgerState::Closed, &three, 9);
+        lossy.loss = Some(Loss {
+            kind: LossKind::Accepted,
+            from: EntryId(8),
+            at,
+        });
+        put(&store, 1, &lossy).await;
+        assert_eq!(covers(&held).await, covered, "accepted at {at}");
+    }
+    // Of one that nobody knows how it is spread it cannot be told.
+    let mut spread = metadata(LedgerState::Closed, &three, 9);
+    spread.quorums.write = 1;
+    put(&store, 5, &spread).await;
+    assert!(!covers(&held).await);
 }
 
 /// G6: a copy of a ledger that lives is let go of only when it is closed and nothing in metadata names this member.

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use crate::Location;
 use crate::core::NodeState;
 use crate::log::record::EntryRecord;
-use crate::log::{DamagedRange, LedgerRow, LimboKind, Record};
+use crate::log::{DamagedRange, DamagedRun, LedgerRow, LimboKind, Record};
 
 fn record() -> impl Strategy<Value = Record> {
     let ledger = (0..3_u64).prop_map(LedgerId);
     let number = 0..6_u64;
-    (ledger, number, 0..16_u32, any::<bool>()).prop_map(|(ledger, n, kind, normal)| match kind {
+    (ledger, number, 0..18_u32, any::<bool>()).prop_map(|(ledger, n, kind, normal)| match kind {
         0 | 1 => Record::Fence {
             ledger,
             token: FenceToken(n),
@@ -51,6 +51,17 @@ fn record() -> impl Strategy<Value = Record> {
             fence: FenceToken(n / 2),
             limbo_cleared: n / 3,
             limbo: [n, 0, 2],
+        }),
+        11 => Record::DamagedEntries(DamagedRun {
+            ledger,
+            first: EntryId(n),
+            end: EntryId(n + 1 + u64::from(normal)),
+            file: n as u32 / 2,
+        }),
+        12 => Record::DamageCovered(DamagedRange {
+            file: n,
+            first: 0,
+            end: 9,
         }),
         _ => Record::Entry(EntryRecord {
             ledger,

@@ -303,7 +303,7 @@ fn damaged_page_over_a_damaged_body_is_unknown_and_nothing_else_is_lost() {
     let end = rig.node.core().state().files[&1].end;
     let name = log_files(&rig.disk)[1].clone();
     rig.disk.flip(&name, end + 33, 1);
-    rig.disk.flip(&name, end - 2 * BLOCK_BYTES as u64 + 70, 1);
+    rig.disk.ruin(&name, end - 2 * BLOCK_BYTES as u64 + 70);
     let lost: Vec<u64> = (0..60).filter(|number| !rig.has(1, *number)).collect();
     assert!(!lost.is_empty() && lost.len() < 40, "{lost:?}");
     assert!(matches!(rig.fence(1, 1), StepAnswer::Fence(Ok(_))));
@@ -311,6 +311,22 @@ fn damaged_page_over_a_damaged_body_is_unknown_and_nothing_else_is_lost() {
         rig.recovery_read(1, 1, lost[0]),
         StepAnswer::RecoveryRead(Err(BookieError::Damaged { .. }))
     ));
+}
+
+/// One bit of the body flipped, too: it tells all the same where everything stands.
+#[test]
+fn damaged_page_over_a_body_with_a_flipped_bit_is_made_again() {
+    for back in [1, 2, 3] {
+        let mut rig = sealed(60);
+        let end = rig.node.core().state().files[&1].end;
+        let name = log_files(&rig.disk)[1].clone();
+        rig.disk.flip(&name, end + 33, 1);
+        rig.disk
+            .flip(&name, end - back * BLOCK_BYTES as u64 + 70, 1);
+        let lost = (0..60).filter(|number| !rig.has(1, *number)).count();
+        assert!(lost <= 1, "{lost} with a flip {back} blocks before the end");
+        assert!(rig.disk.open(&side_name(1)).is_ok());
+    }
 }
 
 /// G10: what is no entry lives in the newest file's head, so older files are not needed for it.
@@ -372,8 +388,7 @@ fn damaged_snapshot_falls_back_to_the_one_before() {
     let names = log_files(&rig.disk);
     let newest = rig.node.core().state().replay_from as usize;
     // Behind header and seal.
-    rig.disk
-        .flip(&names[newest], 2 * BLOCK_BYTES as u64 + 70, 1);
+    rig.disk.ruin(&names[newest], 2 * BLOCK_BYTES as u64 + 70);
     let mut rig = rig.reopen(small(), Survival::Nothing, &[LedgerId(2)]);
     assert_eq!(rig.node.new_limbo(), [LimboKind::Damage]);
     let state = rig.node.core().state();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hulse_proto::id::{PartitionId, SubscriptionId};
+use hulse_proto::id::PartitionId;
 
 use super::kept::Kept;
 
@@ -26,8 +26,6 @@ pub(crate) struct Standing {
 struct Place {
     /// The one that is nearest to its quota.
     worst: Option<Standing>,
-    /// Records that were given up, by subscription.
-    evicted: BTreeMap<SubscriptionId, u64>,
 }
 
 /// Cheap to clone; all see the same. Bounded by the partitions that are open with subscriptions.
@@ -44,15 +42,6 @@ impl Board {
         self.lock().get(&partition)?.worst.clone()
     }
 
-    /// Records that a subscription has lost to the quota since the partition was opened.
-    pub(crate) fn evicted(&self, partition: PartitionId, subscription: SubscriptionId) -> u64 {
-        let places = self.lock();
-        let evicted = places.get(&partition).map(|place| &place.evicted);
-        evicted
-            .and_then(|evicted| evicted.get(&subscription).copied())
-            .unwrap_or(0)
-    }
-
     pub(super) fn set_worst(&self, partition: PartitionId, worst: Option<Standing>) {
         let mut places = self.lock();
         match worst {
@@ -63,17 +52,6 @@ impl Board {
                 }
             }
         }
-    }
-
-    pub(super) fn add_evicted(
-        &self,
-        partition: PartitionId,
-        subscription: SubscriptionId,
-        records: u64,
-    ) {
-        let mut places = self.lock();
-        let evicted = &mut places.entry(partition).or_default().evicted;
-        *evicted.entry(subscription).or_default() += records;
     }
 
     /// Partitions that are not among these are forgotten.

@@ -15,6 +15,15 @@ const KEPT_SHARE: (u32, u32) = (9, 10);
 /// A producer that was refused tries again after this.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// What a limit of time means on a partition at a moment, for every subscription on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Aged {
+    /// Whoever keeps a record below keeps it for longer than the limit.
+    pub(crate) over: Offset,
+    /// And is let go up to here.
+    pub(crate) kept: Offset,
+}
+
 /// How much. All zero: nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Kept {
@@ -88,6 +97,16 @@ fn kept_bytes(limit: u64) -> u64 {
     (u128::from(limit) * u128::from(part) / u128::from(whole)) as u64
 }
 
+fn kept_time(limit: Duration) -> Duration {
+    let (part, whole) = KEPT_SHARE;
+    limit * part / whole
+}
+
+fn before(now: TimestampMs, age: Duration) -> TimestampMs {
+    let age = TimestampMs::try_from(age.as_millis());
+    now.saturating_sub(age.unwrap_or(TimestampMs::MAX))
+}
+
 impl PartitionHandle {
     /// Bytes that a cursor keeps, zero where it has no backlog; within the ledger that it stands in, in proportion to offsets.
     pub(crate) fn kept_bytes(&self, view: &CursorView) -> u64 {
@@ -137,15 +156,42 @@ impl PartitionHandle {
         let end = self.offsets().high_watermark;
         let mut kept = first;
         if let Some(limit) = limits.bytes {
-            kept = kept.max(self.first_within(first, end, kept_bytes(limit)));
+            kept = kept.max(self.first_within_quota(first, limit));
         }
         if let Some(limit) = limits.time {
-            let (part, whole) = KEPT_SHARE;
-            let age = TimestampMs::try_from((limit * part / whole).as_millis());
-            let oldest = now.saturating_sub(age.unwrap_or(TimestampMs::MAX));
-            kept = self.first_since(kept, end, oldest).await?;
+            kept = self
+                .first_since(kept, end, before(now, kept_time(limit)))
+                .await?;
         }
         Ok(kept)
+    }
+
+    /// What the limit of time means here; `None`: there is none. Two searches, however many subscriptions there are.
+    ///
+    /// # Errors
+    /// As of a read.
+    pub(crate) async fn aged(
+        &self,
+        limits: &BacklogLimits,
+        now: TimestampMs,
+    ) -> Result<Option<Aged>, Fault> {
+        let Some(limit) = limits.time else {
+            return Ok(None);
+        };
+        let offsets = self.offsets();
+        let (start, end) = (offsets.log_start, offsets.high_watermark);
+        let over = self.first_since(start, end, before(now, limit)).await?;
+        let kept = before(now, kept_time(limit));
+        Ok(Some(Aged {
+            over,
+            kept: self.first_since(over, end, kept).await?,
+        }))
+    }
+
+    /// The first offset behind `first` from where on a subscription that was over a limit of bytes keeps what it may.
+    pub(crate) fn first_within_quota(&self, first: Offset, limit: u64) -> Offset {
+        let end = self.offsets().high_watermark;
+        self.first_within(first, end, kept_bytes(limit))
     }
 
     /// The first offset of `first..end` behind which at most so many bytes lie.

@@ -19,7 +19,7 @@ mod tests;
 mod watch;
 
 pub(crate) use board::{Board, Standing};
-pub(crate) use kept::Kept;
+pub(crate) use kept::{Aged, Kept};
 pub use policy::{BacklogLimits, BacklogPolicy, QuotaAction};
 pub(crate) use refusal::Refusal;
 pub(crate) use watch::Watch;

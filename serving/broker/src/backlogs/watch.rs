@@ -288,7 +288,6 @@ impl Watch {
                     first: view.first_unacked,
                     end: to,
                 },
-                board: self.board.clone(),
                 metrics: self.metrics.clone(),
                 complaints: self.complaints.clone(),
             };
@@ -304,7 +303,6 @@ struct Eviction {
     subscription: SubscriptionId,
     name: Arc<str>,
     gone: OffsetRange,
-    board: Board,
     metrics: Arc<Metrics>,
     complaints: Arc<Complaints>,
 }
@@ -314,8 +312,6 @@ impl Eviction {
         match self.evict().await {
             Ok(0) => {}
             Ok(records) => {
-                self.board
-                    .add_evicted(self.open.id(), self.subscription, records);
                 self.metrics.subscriptions().evicted(&self.name, records);
                 if let Some(others) = self.complaints.speak() {
                     tracing::warn!(

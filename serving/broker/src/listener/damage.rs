@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hulse_proto::id::{LedgerId, PartitionId};
-use hulse_proto::ledger::{LedgerKind, LedgerMetadata};
+use hulse_proto::ledger::{LedgerKind, LedgerMetadata, Loss, LossKind};
 use hulse_proto::wire::v1;
 use tokio::time::{Instant, timeout_at};
 
@@ -119,6 +119,10 @@ impl Front {
             topic.name.as_str().clone_into(&mut answer.topic);
         }
         answer.partition = partition.index;
+        if let Some(loss) = passing_over(metadata, &entries) {
+            answer.loss_from_entry = Some(loss.from.0);
+            answer.loss_at_ms = loss.at;
+        }
         kind(metadata.kind).clone_into(&mut answer.kind);
         if metadata.kind == LedgerKind::Log {
             let found = self.damaged_offsets(entries, partition);
@@ -141,6 +145,12 @@ impl Front {
         let offsets = open.0.log.offsets_of(entries.ledger, lost).await?;
         Some((offsets.start.0, offsets.end.0))
     }
+}
+
+/// The accepted loss by which readers pass over some of these entries.
+fn passing_over(metadata: &LedgerMetadata, entries: &DamagedEntries) -> Option<Loss> {
+    let accepted = |loss: &Loss| loss.kind == LossKind::Accepted && loss.from < entries.end;
+    metadata.loss.filter(accepted)
 }
 
 /// What the bookie alone knows.

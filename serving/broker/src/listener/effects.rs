@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::front::Front;
 use super::peers::work_on;
-use crate::backlogs::{BacklogLimits, Kept, QuotaAction};
+use crate::backlogs::{Aged, BacklogLimits, QuotaAction};
 use crate::retention::Limits;
 use crate::state::{OffsetRange, OffsetRanges};
 use crate::{CursorView, PartitionHandle, Topic};
@@ -25,8 +25,11 @@ use crate::{CursorView, PartitionHandle, Topic};
 const PARTITIONS_AT_ONCE: usize = 16;
 /// Losses that one answer lists, shared by its partitions: with the longest names they fit into a message.
 const LOSSES_MAX: usize = 8_000;
-/// For so long one answer looks; what it did not come to has a fault.
+/// For so long one answer looks; what it did not come to has a fault, and nothing of it is begun.
 const LOOK_MAX: Duration = Duration::from_secs(8);
+/// Ranges of what was acknowledged out of order that are looked at of one partition, shared by its subscriptions: 4 MiB. Of one that
+/// has more, some records count as lost that are acknowledged.
+const RANGES_MAX: usize = 1 << 18;
 
 /// What a topic would go by.
 #[derive(Debug, Clone, Copy)]
@@ -85,8 +88,13 @@ impl Front {
         let until = Instant::now() + LOOK_MAX;
         let listed_max = (LOSSES_MAX / topic.partitions.max(1) as usize).max(1);
         let effects = stream::iter(topic.partition_ids()).map(|partition| async move {
-            let effect = timeout_at(until, self.effect(partition, rules)).await;
-            let effect = effect.unwrap_or_else(|_| Err(too_late()));
+            // A partition that is opened goes on opening, whoever waits for it: so none is when nobody will.
+            let effect = match Instant::now() < until {
+                true => timeout_at(until, self.effect(partition, rules))
+                    .await
+                    .unwrap_or_else(|_| Err(too_late())),
+                false => Err(too_late()),
+            };
             let effect = effect.map(|effect| shortened(effect, listed_max));
             let effect = effect.unwrap_or_else(|fault| v1::UpdateEffect {
                 fault: Some(fault.to_wire()),
@@ -122,9 +130,15 @@ impl Front {
         let start = open.offsets().log_start;
         let mut cut = expired(&open, rules.retention, now).await?;
         let mut losses = Vec::new();
-        let views = open.cursors(None, usize::MAX).await?;
+        let count = open.cursors(None, 0).await?.len();
+        let ranges_max = RANGES_MAX / count.max(1);
+        let views = open.cursors(None, ranges_max).await?;
+        let aged = match rules.evict() {
+            true => open.aged(&rules.backlog, now).await?,
+            false => None,
+        };
         for view in views.iter().filter(|view| view.hold) {
-            let kept = first_kept(&open, view, rules, now).await?;
+            let kept = first_kept(&open, view, (rules, aged));
             losses.push((view, kept));
             cut = cut.min(kept);
         }
@@ -186,26 +200,25 @@ async fn expired(
     Ok(cut)
 }
 
-/// The first offset that a subscription which holds keeps.
-async fn first_kept(
+/// The first offset that a subscription which holds keeps. What age means on this partition is known: nothing is read here, however
+/// many subscriptions there are.
+fn first_kept(
     open: &PartitionHandle,
     view: &CursorView,
-    rules: Rules,
-    now: TimestampMs,
-) -> Result<Offset, Fault> {
+    (rules, aged): (Rules, Option<Aged>),
+) -> Offset {
     let first = view.first_unacked;
     if view.backlog == 0 || !rules.evict() {
-        return Ok(first);
+        return first;
     }
-    let oldest = open.appended_at(first).await?.unwrap_or(now);
-    let kept = Kept {
-        bytes: open.kept_bytes(view),
-        age: Duration::from_millis(u64::try_from(now - oldest).unwrap_or(0)),
-    };
-    match kept.exceeds(&rules.backlog) {
-        true => open.first_kept(first, &rules.backlog, now).await,
-        false => Ok(first),
+    let bytes = rules.backlog.bytes;
+    let too_much = bytes.is_some_and(|limit| open.kept_bytes(view) > limit);
+    let too_old = aged.is_some_and(|aged| first < aged.over);
+    if !too_much && !too_old {
+        return first;
     }
+    let by_bytes = bytes.map_or(first, |limit| open.first_within_quota(first, limit));
+    by_bytes.max(aged.map_or(first, |aged| aged.kept))
 }
 
 /// Records below `end` that are not acked.

@@ -94,6 +94,7 @@ pub(super) fn describe(
             .collect(),
         loss: loss.to_owned(),
         lacking: metadata.degraded.iter().map(lacking).collect(),
+        loss_from_entry: metadata.loss.map(|loss| loss.from.0),
     }
 }
 

@@ -44,6 +44,27 @@ impl Front {
         }
     }
 
+    /// As [`Front::open`], for one who only reads. Of a partition that does not open because it is damaged: what is certain all the
+    /// same; [`PartitionHandle::beyond`] says why there is no more.
+    ///
+    /// # Errors
+    /// As [`Front::open`].
+    pub async fn open_to_read(&self, partition: PartitionId) -> Result<PartitionHandle, Fault> {
+        let elsewhere = self.partitions.with.owners.redirect(partition);
+        if !self.drain.is_cancelled()
+            && elsewhere.is_none()
+            && let Some(certain) = self.partitions.certain(partition, true)
+        {
+            return Ok(certain);
+        }
+        match self.open(partition).await {
+            Err(fault) if fault.reason == Reason::DataDamaged => {
+                self.partitions.certain(partition, false).ok_or(fault)
+            }
+            open => open,
+        }
+    }
+
     pub(super) async fn check_exists(&self, partition: PartitionId) -> Result<Topic, Fault> {
         let topic = self.topics.find(partition.topic).await?;
         if partition.index < topic.partitions {

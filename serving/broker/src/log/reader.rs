@@ -126,7 +126,7 @@ impl LogReader {
         let mut shared = self.lock();
         let offsets = shared.view.offsets();
         let high_watermark = offsets.high_watermark;
-        offsets.check(start)?;
+        shared.view.check(start)?;
         let mut chunk = ReadChunk::empty(start, high_watermark);
         if start == high_watermark {
             return Ok(Place::Served(chunk));

@@ -2,6 +2,7 @@
 //! and note where they found entries.
 
 use bookie_client::LedgerReader;
+use hulse_proto::error::Fault;
 use hulse_proto::id::{EntryId, LedgerId, Offset, OwnerEpoch};
 use hulse_proto::time::TimestampMs;
 
@@ -61,6 +62,8 @@ pub(crate) struct LogView {
     pub(super) ledgers: Vec<LedgerSpan>,
     pub(super) tail: Tail,
     offsets: LogOffsets,
+    /// Why nobody can tell what stands behind the end: the partition does not open.
+    beyond: Option<Box<Fault>>,
 }
 
 impl LogView {
@@ -81,6 +84,28 @@ impl LogView {
             ledgers,
             tail: Tail::new(budget),
             offsets,
+            beyond: None,
+        }
+    }
+
+    /// Nothing is certain from the end on.
+    pub(crate) fn set_beyond(&mut self, why: Fault) {
+        self.beyond = Some(Box::new(why));
+    }
+
+    /// Why nobody can tell what stands from the end on, if that is so.
+    pub(crate) fn beyond(&self) -> Option<&Fault> {
+        self.beyond.as_deref()
+    }
+
+    /// Refuses an offset at which no read can begin.
+    ///
+    /// # Errors
+    /// Of [`LogOffsets::check`]; from the end on, where nothing is certain there, why that is.
+    pub(crate) fn check(&self, start: Offset) -> Result<(), Fault> {
+        match self.beyond() {
+            Some(why) if start >= self.offsets.high_watermark => Err(why.clone()),
+            _ => self.offsets.check(start),
         }
     }
 

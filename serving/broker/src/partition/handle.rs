@@ -278,6 +278,20 @@ impl PartitionHandle {
         self.0.shown.offsets()
     }
 
+    /// Why nobody can tell what stands at the high watermark and behind it: the partition does not open, and what is read is what is
+    /// certain all the same. `None` of every partition that serves.
+    pub fn beyond(&self) -> Option<Fault> {
+        self.0.log.with_view(|view| view.beyond().cloned())
+    }
+
+    /// Refuses an offset at which no read can begin.
+    ///
+    /// # Errors
+    /// OFFSET_OUT_OF_RANGE with `log_start` and `high_watermark`; DATA_DAMAGED where nothing is certain.
+    pub(crate) fn check(&self, start: Offset) -> Result<(), Fault> {
+        self.0.log.with_view(|view| view.check(start))
+    }
+
     /// Changes whenever the high watermark moves; closes when the partition stops here.
     pub fn watch(&self) -> watch::Receiver<LogOffsets> {
         self.0.shown.watch()

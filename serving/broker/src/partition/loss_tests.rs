@@ -354,3 +354,62 @@ async fn lost_deltas_are_passed_over_once_an_operator_accepts_it() {
         assert_eq!(cursors[0].base, Offset(7), "{lost:?}");
     }
 }
+
+/// The newest ledger cannot be recovered now: what is below it is closed, and read; what may stand in it is in doubt, and said to be.
+#[tokio::test(start_paused = true)]
+async fn closed_ledgers_below_one_that_cannot_be_recovered_are_read() {
+    let cell = Cell::new();
+    cell.fill(4).await;
+    let dead = cell.broker(2);
+    let handle = dead.open(cell.partition).await.unwrap();
+    for sequence in 4..9 {
+        handle.produce(batch(7, 0, sequence, 1)).await.unwrap();
+    }
+    let ledgers = dead.ledgers(cell.partition).await.unwrap();
+    let logs = ledgers.iter().filter(|view| view.kind == LedgerKind::Log);
+    let newest = logs.last().unwrap().ledger;
+    drop((handle, dead));
+    cell.rot(newest, &[4]);
+    let partitions = cell.broker(3);
+    assert!(partitions.certain(cell.partition, false).is_none());
+    for _ in 0..2 {
+        let refused = partitions.open(cell.partition).await;
+        assert_eq!(reason(refused), Some(Reason::DataDamaged));
+        let certain = partitions.certain(cell.partition, true).unwrap();
+        assert_eq!(certain.offsets().high_watermark, Offset(4));
+        assert_eq!(shown(&certain).await, (vec![0, 1, 2, 3], vec![]));
+        // Also where records were: that they are not here is not known.
+        for offset in [4, 5, 8, 99] {
+            let fault = certain.read(Offset(offset), 1 << 20).await.unwrap_err();
+            assert_eq!(fault.reason, Reason::DataDamaged, "{offset}");
+            assert!(fault.message.contains(&newest.to_string()), "{fault}");
+        }
+        assert_eq!(certain.beyond().unwrap().reason, Reason::DataDamaged);
+        assert!(reason(certain.produce(batch(7, 0, 9, 1)).await).is_some());
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert!(partitions.certain(cell.partition, true).is_none());
+    }
+    // Once it opens there is no doubt any more.
+    partitions.accept_loss(newest, None).await.unwrap();
+    assert!(partitions.certain(cell.partition, false).is_none());
+    let handle = partitions.open(cell.partition).await.unwrap();
+    assert_eq!(handle.beyond(), None);
+    assert_eq!(shown(&handle).await.0, [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+/// The log is whole, what is known of its producers and cursors is not: it does not open, and all of it is read.
+#[tokio::test(start_paused = true)]
+async fn log_below_a_state_that_is_lost_is_read() {
+    let cell = Cell::new();
+    cell.fill(5).await;
+    let partitions = cell.broker(2);
+    let ledgers = partitions.ledgers(cell.partition).await.unwrap();
+    let state = ledgers.iter().find(|view| view.kind == LedgerKind::State);
+    cell.rot(state.unwrap().ledger, &[0]);
+    let refused = partitions.open(cell.partition).await;
+    assert_eq!(reason(refused), Some(Reason::DataDamaged));
+    let certain = partitions.certain(cell.partition, true).unwrap();
+    assert_eq!(shown(&certain).await.0, [0, 1, 2, 3, 4]);
+    let end = certain.read(Offset(5), 1 << 20).await;
+    assert_eq!(reason(end), Some(Reason::DataDamaged));
+}

@@ -4,9 +4,11 @@
 //! what handles see of it) drives the state machine (`core`) which judges,
 //! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
 //! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
-//! ready, `trimming` moves its log start, `retaining` does what retention asks, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
+//! ready, `trimming` moves its log start, `retaining` does what retention asks, `certain` is what
+//! can be read of one that does not open, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
 
 mod accepted;
+mod certain;
 mod consuming;
 mod core;
 mod cursors;
@@ -39,6 +41,7 @@ mod tests;
 mod trim_tests;
 mod trimming;
 
+pub(crate) use certain::CertainParts;
 pub use consuming::{CursorStart, Tie};
 pub use cursors::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorView,

@@ -349,6 +349,7 @@ mod tests {
             max_batch_bytes: 1 << 20,
             burials: tokio::sync::Semaphore::new(1),
             late: crate::complaints::Complaints::default(),
+            certain: crate::partition::CertainParts::default(),
             resting: Default::default(),
             mutation: Mutation::default(),
         };

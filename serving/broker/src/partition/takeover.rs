@@ -19,6 +19,7 @@ use prost::Message;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
+use super::certain::{self, CertainParts};
 use super::core::CoreConfig;
 use super::ownership;
 use super::resting::RestingPartitions;
@@ -60,6 +61,8 @@ pub(crate) struct Collaborators {
     pub(crate) late: Complaints,
     /// Partitions that have nothing to do.
     pub(crate) resting: RestingPartitions,
+    /// What can be read of partitions that do not open.
+    pub(crate) certain: CertainParts,
     /// For tests: a rule that is switched off.
     pub(crate) mutation: Mutation,
 }
@@ -116,25 +119,59 @@ pub(super) async fn go_on(
     (record, version): (Partition, Revision),
 ) -> Result<Taken, Fault> {
     let guard = Compare::Version(partition_key(partition), version);
-    match load(with, partition, policy, &record, guard.clone()).await {
+    match load(with, partition, policy, (&record, guard.clone())).await {
         Err(fault) => Err(ownership::lost(with, &guard).await.unwrap_or(fault)),
         taken => taken,
     }
 }
 
-/// P2 to P4: both chains closed, the newest snapshot, and the log after it.
+/// P2 to P4: both chains closed, the newest snapshot, and the log after it. Where that fails by damage, the ledgers of the log that are
+/// closed are kept for readers.
 async fn load(
     with: &Collaborators,
     partition: PartitionId,
     policy: PartitionPolicy,
-    record: &Partition,
-    guard: Compare,
+    (record, guard): (&Partition, Compare),
 ) -> Result<Taken, Fault> {
     let epoch = OwnerEpoch(record.owner_epoch);
     let log_chain = load_chain(with, partition, LedgerKind::Log).await?;
     let state_chain = load_chain(with, partition, LedgerKind::State).await?;
-    let state_ledgers = recover_all(with, &state_chain, &guard).await?;
-    let log_ledgers = recover_all(with, &log_chain, &guard).await?;
+    let is_damage = |fault: &Fault| fault.reason == Reason::DataDamaged;
+    let (mut state_ledgers, mut log_ledgers) = (Vec::new(), Vec::new());
+    let mut recovered = recover_all(with, &state_chain, &guard, &mut state_ledgers).await;
+    if recovered.as_ref().err().is_none_or(is_damage) {
+        // What is certain of the log does not depend on its state.
+        let log = recover_all(with, &log_chain, &guard, &mut log_ledgers).await;
+        recovered = recovered.and(log);
+    }
+    let closed = log_ledgers.clone();
+    let taken = match recovered {
+        Ok(()) => {
+            let chains = [
+                (log_chain.clone(), log_ledgers),
+                (state_chain, state_ledgers),
+            ];
+            join(with, policy, (partition, epoch, guard), chains).await
+        }
+        Err(fault) => Err(fault),
+    };
+    if let Some(fault) = taken.as_ref().err().filter(|fault| is_damage(fault)) {
+        let spans = spans(with, &log_chain, closed).unwrap_or_default();
+        let log = (log_chain.log_start(), spans);
+        certain::keep(with, (partition, epoch), log, fault);
+    }
+    taken
+}
+
+type Ledgers = Vec<(LedgerId, LedgerMetadata)>;
+
+/// The partition of these chains, of which all ledgers are closed.
+async fn join(
+    with: &Collaborators,
+    policy: PartitionPolicy,
+    (partition, epoch, guard): (PartitionId, OwnerEpoch, Compare),
+    [(log_chain, log_ledgers), (state_chain, state_ledgers)]: [(Chain, Ledgers); 2],
+) -> Result<Taken, Fault> {
     let mut state = fold_state(with, partition, &state_ledgers).await?;
     let lossy = log_ledgers
         .iter()
@@ -323,18 +360,18 @@ async fn load_chain(
         .map_err(|error| storage_fault::chain(&error))
 }
 
-/// P2: every ledger of a chain closed, in order. Nearly all are closed already, and looking at them is what takes time, so they are
+/// P2: every ledger of a chain closed, in order; `ledgers` gets them up to the first that cannot be. Nearly all are closed already, and looking at them is what takes time, so they are
 /// looked at together; those that are not are recovered one after the other.
 async fn recover_all(
     with: &Collaborators,
     chain: &Chain,
     guard: &Compare,
-) -> Result<Vec<(LedgerId, LedgerMetadata)>, Fault> {
+    ledgers: &mut Ledgers,
+) -> Result<(), Fault> {
     let all: Vec<LedgerId> = chain.links().map(|link| LedgerId(link.ledger)).collect();
     let mut looks = stream::iter(all)
         .map(|ledger| async move { (ledger, with.client.describe(ledger).await) })
         .buffered(LOOKS_MAX);
-    let mut ledgers = Vec::new();
     while let Some((ledger, found)) = looks.next().await {
         let found = found.map_err(|error| storage_fault::metadata(&error))?;
         let closed = found
@@ -346,7 +383,7 @@ async fn recover_all(
         };
         ledgers.push((ledger, metadata));
     }
-    Ok(ledgers)
+    Ok(())
 }
 
 async fn recover(
@@ -416,11 +453,7 @@ async fn fold_state(
 
 /// The ledgers of the log, checked against P3: each begins where the one before ended, or at a recorded gap, and the first one not
 /// above the log start.
-fn spans(
-    with: &Collaborators,
-    chain: &Chain,
-    ledgers: Vec<(LedgerId, LedgerMetadata)>,
-) -> Result<Vec<LedgerSpan>, Fault> {
+fn spans(with: &Collaborators, chain: &Chain, ledgers: Ledgers) -> Result<Vec<LedgerSpan>, Fault> {
     let mut spans: Vec<LedgerSpan> = Vec::with_capacity(ledgers.len());
     for (link, (ledger, metadata)) in chain.links().zip(ledgers) {
         let totals = totals(ledger, &metadata)?;

@@ -84,6 +84,30 @@ fn delta_of_version_1_is_read_and_written() {
     assert_eq!(found, Ok(delta));
 }
 
+#[test]
+fn records_that_a_quota_took_are_read_and_written() {
+    let changes = [made(), Change::Evicted(77)];
+    let delta = CursorDelta(changes.map(|change| (SUBSCRIPTION, change)).to_vec());
+    let record = MetaRecord {
+        partition: PARTITION,
+        epoch: EPOCH,
+        kind: MetaRecordKind::Delta {
+            number: 11,
+            bytes: Cursors::encode_delta(&delta),
+        },
+    };
+    assert_eq!(record.encode(), golden!("state_delta_evicted"));
+    let found = Cursors::decode_delta(&golden!("state_delta_evicted").slice(34..));
+    assert_eq!(found, Ok(delta));
+    let mut cursors = state().meta;
+    cursors.apply_change(SUBSCRIPTION, &Change::Evicted(77));
+    assert_eq!(cursors.encode(), golden!("state_cursors_evicted"));
+    assert_eq!(
+        Cursors::decode(&golden!("state_cursors_evicted")),
+        Ok(cursors)
+    );
+}
+
 fn state() -> PartitionState<Cursors> {
     let mut log = LogState {
         end: Offset(1003),

@@ -1,7 +1,7 @@
 //! A bookie in memory, enough for one owner after another.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hulse_proto::bookie::{
@@ -27,6 +27,7 @@ pub struct MemoryBookie {
     held: watch::Sender<bool>,
     full: AtomicBool,
     no_meta: AtomicBool,
+    reads: AtomicU64,
 }
 
 impl MemoryBookie {
@@ -53,6 +54,11 @@ impl MemoryBookie {
     /// Adds are stored and not answered, or answered again.
     pub fn hold(&self, hold: bool) {
         self.held.send_replace(hold);
+    }
+
+    /// Reads that it answered so far.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
     }
 
     /// Loses the end of a ledger, as a disk does that was not synced before the power went.
@@ -159,10 +165,12 @@ impl BookieCalls for MemoryBookie {
     }
 
     fn read(&self, request: ReadRequest) -> Call<Vec<StoredEntry>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         self.with(request.to, |stored| run(stored, &request))
     }
 
     fn read_heads(&self, request: ReadRequest) -> Call<Vec<EntryHead>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         self.with(request.to, |stored| {
             let heads = run(stored, &request)?.into_iter().map(|found| EntryHead {
                 header: *found.entry.header(),

@@ -5,6 +5,7 @@ use hulse_sdk::{Admin, Damage, DamagedRecords};
 use super::finding::{Ailment, Finding};
 use crate::config::Period;
 use crate::failure::Failure;
+use crate::format::date_and_time;
 use crate::output::grouped;
 
 /// Asks for it.
@@ -36,7 +37,7 @@ fn of(damage: &Damage) -> Vec<Finding> {
         found.push(
             Ailment::DamagedLog
                 .found("bytes of the log were found damaged", format!("log file {file}, {bytes}"))
-                .why("what they held is not known: ledgers that may have lost records by it are in limbo")
+                .why("what they held is not known: ledgers that may have lost records by it are in limbo. This is told until every ledger of this bookie is proved whole, by copies or by an accepted loss, or the file is gone")
                 .next("hulse ledgers list; stop the server and run hulse verify DATA-DIR"),
         );
     }
@@ -79,6 +80,10 @@ fn records(damage: &DamagedRecords) -> Finding {
         _ => String::new(),
     };
     let next = match (damage.end_offset, damage.topic.as_str()) {
+        _ if damage.loss_from.is_some() => format!(
+            "hulse ledgers list {}; compare with what was given up then: hulse consume leaves these out, too",
+            damage.topic
+        ),
         (Some(end), topic) if !topic.is_empty() => format!(
             "hulse consume {topic} -p {} -o {end} reads on behind it; with one copy these records cannot be had again",
             damage.partition
@@ -93,8 +98,19 @@ fn records(damage: &DamagedRecords) -> Finding {
             "stored records are damaged",
             format!("{topic}, partition {}{offsets}", damage.partition),
         )
-        .why(format!("{place}, cannot be read any more; nobody is given them, and nothing is passed over in silence"))
+        .why(format!("{place}, cannot be read any more; {}", met(damage)))
         .next(next)
+}
+
+/// What somebody hears who reads there.
+fn met(damage: &DamagedRecords) -> String {
+    match damage.loss_from {
+        None => "nobody is given them, and nothing is passed over in silence".to_owned(),
+        Some(from) => format!(
+            "a loss of this ledger from entry {from} on was accepted on {}, and readers pass over what no bookie has, also over what was damaged since",
+            date_and_time(damage.loss_at_ms)
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ fn evicted(subscription: &Subscription, cursors: &[Cursor]) -> Vec<Finding> {
                 format!("{name} of {topic}"),
             )
             .why(format!(
-                "{} records were passed over unread since the server's start; the topic's backlog policy is evict, and the server's log tells of earlier ones",
+                "{} records were passed over unread since it was made; the server's log tells when, and whether that goes on the topic's backlog policy says",
                 grouped(lost)
             ))
             .next(format!(

@@ -1,6 +1,6 @@
 //! `hulse ledgers`: what a topic is stored in, and the operator's word on a damaged one.
 
-use hulse_sdk::{EntryId, Ledger, LedgerId};
+use hulse_sdk::{Admin, DamagedRecords, EntryId, Ledger, LedgerId};
 use serde::Serialize;
 
 use super::stake;
@@ -25,6 +25,10 @@ pub(crate) struct LedgerView {
     bookies: Vec<String>,
     /// What was lost, if anything.
     loss: Option<String>,
+    /// With it: from this entry on something may be missing.
+    loss_from: Option<u64>,
+    /// Entries that were found damaged at the bookie of the server that was asked.
+    damaged: Vec<String>,
     /// Entries with fewer copies than there should be.
     lacking: Vec<String>,
 }
@@ -43,6 +47,8 @@ impl From<Ledger> for LedgerView {
             bytes: ledger.bytes,
             bookies: ledger.bookies,
             loss: ledger.loss,
+            loss_from: ledger.loss_from,
+            damaged: Vec::new(),
             lacking: ledger.lacking.into_iter().map(lacking).collect(),
         }
     }
@@ -51,6 +57,44 @@ impl From<Ledger> for LedgerView {
 fn lacking((entries, bookies): (std::ops::Range<u64>, Vec<String>)) -> String {
     let (first, last) = (entries.start, entries.end.saturating_sub(1));
     format!("entries {first} to {last} on {}", bookies.join(", "))
+}
+
+/// "entries 5 to 7 (passed over)".
+fn damaged(damage: &DamagedRecords) -> String {
+    let (first, last) = (damage.entries.start, damage.entries.end.saturating_sub(1));
+    let which = match last > first {
+        true => format!("entries {first} to {last}"),
+        false => format!("entry {first}"),
+    };
+    match damage.loss_from {
+        Some(_) => format!("{which} (passed over)"),
+        None => which,
+    }
+}
+
+impl LedgerView {
+    fn loss_words(&self) -> String {
+        match (&self.loss, self.loss_from) {
+            (Some(loss), Some(from)) => format!("{loss} from entry {}", grouped(from)),
+            (Some(loss), None) => loss.clone(),
+            (None, _) => "-".to_owned(),
+        }
+    }
+}
+
+/// The ledgers of a topic, or of all when it is empty, with what is known of damage to each.
+async fn listed(admin: &Admin, topic: &str) -> Result<Vec<LedgerView>, hulse_sdk::Error> {
+    let listed = admin.list_ledgers(topic).await?;
+    let damage = admin.damage(topic).await?.records;
+    let view = |ledger: Ledger| {
+        let of_it = damage.iter().filter(|damage| damage.ledger == ledger.id);
+        let damaged = of_it.map(damaged).collect();
+        LedgerView {
+            damaged,
+            ..LedgerView::from(ledger)
+        }
+    };
+    Ok(listed.into_iter().map(view).collect())
 }
 
 impl View for LedgerView {
@@ -70,6 +114,15 @@ impl View for LedgerView {
         Field::integer("bytes", "stored").or_null(),
         Field::text("bookies[]", "that store it"),
         Field::text("loss", "what was lost, if anything").or_null(),
+        Field::integer(
+            "loss_from",
+            "entry from which on something may be missing by it",
+        )
+        .or_null(),
+        Field::text(
+            "damaged[]",
+            "entries found damaged at the bookie of the server that was asked; at or behind loss_from readers pass over them",
+        ),
         Field::text(
             "lacking[]",
             "entries with fewer copies than there should be, and who lacks them",
@@ -105,7 +158,11 @@ impl View for LedgerView {
             "LACKING",
             "LOSS",
         ];
-        let mut table = Table::new(if wide { &broad } else { &narrow });
+        // Hardly ever is there anything to say in it.
+        let any_damaged = rows.iter().any(|ledger| !ledger.damaged.is_empty());
+        let titles = if wide { &broad[..] } else { &narrow[..] };
+        let titles = titles.iter().chain(any_damaged.then_some(&"DAMAGED"));
+        let mut table = Table::new(&titles.copied().collect::<Vec<_>>());
         let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), grouped);
         for ledger in rows {
             let mut cells = vec![
@@ -126,7 +183,13 @@ impl View for LedgerView {
                     false => ledger.lacking.join("; "),
                 });
             }
-            cells.push(ledger.loss.clone().unwrap_or_else(|| "-".to_owned()));
+            cells.push(ledger.loss_words());
+            if any_damaged {
+                cells.push(match ledger.damaged.is_empty() {
+                    true => "-".to_owned(),
+                    false => ledger.damaged.join("; "),
+                });
+            }
             table.row(cells);
         }
         table.render()
@@ -141,12 +204,11 @@ pub(crate) async fn run(session: Session<'_>, command: &Ledgers) -> Result<(), S
     let admin = session.client()?.admin();
     match command {
         Ledgers::List { topic } => {
-            let listed = admin.list_ledgers(topic.as_deref().unwrap_or("")).await;
-            let listed = listed.map_err(|error| {
+            let listed = listed(&admin, topic.as_deref().unwrap_or("")).await;
+            let views = listed.map_err(|error| {
                 let object = topic.as_deref().unwrap_or("all topics");
                 Failure::from_sdk("cannot list ledgers", object, &error)
             })?;
-            let views: Vec<LedgerView> = listed.into_iter().map(Into::into).collect();
             session.output.list(&views)
         }
         Ledgers::AcceptLoss { ledger, up_to } => {

@@ -22,7 +22,8 @@ pub(super) async fn create(
         topic: new.topic.clone(),
         subscription: new.name.clone(),
     };
-    let (hold, start) = (new.hold, new.start);
+    // Unsaid it is true for one that is made, and one that is there stays as it is.
+    let (hold, start) = (new.hold.unwrap_or(true), new.start);
     let cannot = |error: hulse_sdk::Error| failed("cannot create the subscription", &of, &error);
     let name = of_topic(&of.topic, &of.subscription);
     let there = admin.find_subscription(&name, "").await.map_err(cannot)?;

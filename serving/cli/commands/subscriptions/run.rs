@@ -38,7 +38,7 @@ pub(crate) async fn run(session: Session<'_>, command: &Subscriptions) -> Result
             let mut new = NewSubscription::new(&of.subscription, &of.topic);
             new.kind = (*kind).into();
             new.start = moving::one_place(&admin, &of.topic, *from).await?;
-            new.hold = !no_hold;
+            new.hold = no_hold.then_some(false);
             keeping::create(session, &admin, new).await
         }
         // Exactly one of the two flags is given.

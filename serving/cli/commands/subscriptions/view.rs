@@ -323,7 +323,7 @@ impl View for SubscriptionView {
         .or_null(),
         Field::integer(
             "cursor[].evicted_records",
-            "lost to the quota since the partition was opened",
+            "lost to the quota since it was made on the partition",
         )
         .or_null(),
         Field::integer("cursor[].unacked_records", "delivered and not acknowledged").or_null(),

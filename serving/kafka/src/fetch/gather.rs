@@ -8,7 +8,7 @@ use futures::stream;
 use hulse_proto::batch::{BatchHeader, Compression, empty_batch};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, OwnerEpoch};
-use serving_broker::{Action, PartitionHandle, ReadBatch, ReadChunk, Topic};
+use serving_broker::{PartitionHandle, ReadBatch, ReadChunk, Topic};
 use tokio::time::Instant;
 
 use super::spot::{Found, Spot, TopicKey};
@@ -61,7 +61,7 @@ fn of_topics(spots: &[Spot]) -> impl Iterator<Item = &[Spot]> {
 
 async fn open(link: &Link, spot: &Spot, topic: &Result<Topic, Fault>, until: Instant) -> Open {
     let opened = match topic {
-        Ok(topic) => link.open(topic, spot.index, Action::Consume, until).await,
+        Ok(topic) => link.open_to_read(topic, spot.index, until).await,
         Err(fault) => Err(fault.clone()),
     };
     opened.map_err(|fault| code(link, &spot.topic, &fault))
@@ -99,10 +99,20 @@ pub(super) async fn look(
         let code = code(link, &spot.topic, &fault);
         return Found::failed(code);
     }
-    if let Err(found) = check_epoch(spot, open) {
-        return found;
-    }
     let offsets = open.offsets();
+    let beyond = open.beyond();
+    // What is certain of a partition that does not open is the same under every epoch, and where it ends is no end.
+    match &beyond {
+        None => {
+            if let Err(found) = check_epoch(spot, open) {
+                return found;
+            }
+        }
+        Some(fault) if spot.offset >= wire::offset(offsets.high_watermark) => {
+            return Found::failed(code(link, &spot.topic, fault));
+        }
+        Some(_) => {}
+    }
     let (begin, end) = (
         wire::offset(offsets.log_start),
         wire::offset(offsets.high_watermark),

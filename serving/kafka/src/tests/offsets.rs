@@ -71,6 +71,42 @@ async fn consumer_of_a_damaged_partition_is_led_to_where_it_hears_of_it() {
     assert_eq!(found.error_code, error_code::CORRUPT_MESSAGE);
 }
 
+/// Right below the damage all is as ever; right at it, and above, the client hears of it, and never of an offset out of range, which
+/// would have it begin elsewhere.
+#[tokio::test(start_paused = true)]
+async fn consumer_of_a_damaged_partition_gets_what_is_below_and_hears_where_the_doubt_begins() {
+    let mut world = World::new().await;
+    for life in 0..2 {
+        let mut client = world.connect();
+        client.look_up("t").await;
+        for time in 0..3 {
+            client
+                .produce("t", batch(Compression::None, &[(10 * life + time, b"v")]))
+                .await;
+        }
+        world = match life {
+            0 => world.restarted().await,
+            _ => world.damaged("t").await,
+        };
+    }
+    let mut client = world.connect();
+    client.look_up("t").await;
+    for _ in 0..2 {
+        for offset in 0..3 {
+            let found = client.fetch("t", offset).await;
+            assert_eq!(found.error_code, error_code::NONE, "{offset}");
+            let records = found.records.unwrap();
+            let first = i64::from_be_bytes(records[..8].try_into().unwrap());
+            assert_eq!(first, offset, "{offset}");
+        }
+        for offset in [3, 4, 6, 7, 99] {
+            let found = client.fetch("t", offset).await;
+            assert_eq!(found.error_code, error_code::CORRUPT_MESSAGE, "{offset}");
+        }
+        tokio::time::advance(std::time::Duration::from_secs(3)).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn times_of_single_records_find_the_first_that_is_not_older() {
     let world = World::new().await;

@@ -71,14 +71,14 @@ impl World {
         Self::over(self.memory, |_| {}).await
     }
 
-    /// Another life of the same broker, after the only ledger of this topic lost what it had in storage.
+    /// Another life of the same broker, after the newest ledger of this topic lost what it had in storage.
     pub(super) async fn damaged(self, topic: &str) -> Self {
         let topic = topic.parse().unwrap();
         let topic = self.front.topics().hint(&topic).expect("it was used");
         let partition = topic.partition_ids().next().unwrap();
         let partitions = self.front.partitions();
         let ledgers = partitions.ledgers(partition).await.unwrap();
-        let log = ledgers.iter().find(|view| view.kind == LedgerKind::Log);
+        let log = ledgers.iter().rfind(|view| view.kind == LedgerKind::Log);
         partitions.close_all().await;
         let ledger = log.expect("it has records").ledger;
         self.memory.bookie.lose_tail(ledger, EntryId(0));

@@ -29,6 +29,11 @@ pub struct DamagedRecords {
     pub end_offset: Option<u64>,
     /// Number of the storage node's log file.
     pub file: u64,
+    /// Set where a loss of the ledger was accepted from this entry on, which is not behind these: readers pass over them, if no other
+    /// bookie has them, whether they were lost then or were found damaged since.
+    pub loss_from: Option<u64>,
+    /// When it was accepted, ms since 1970.
+    pub loss_at_ms: i64,
 }
 
 /// What the storage node in a broker's process knows.
@@ -60,6 +65,8 @@ impl DamagedRecords {
             first_offset: wire.first_offset,
             end_offset: wire.end_offset,
             file: wire.file,
+            loss_from: wire.loss_from_entry,
+            loss_at_ms: wire.loss_at_ms,
         }
     }
 }

@@ -46,6 +46,7 @@ impl Admin {
                     index: partition,
                 }),
                 at_time: time,
+                start_only: false,
             };
             let asked = core.call_at(&owner, |channel| async move {
                 LogClient::new(channel).offsets(request).await

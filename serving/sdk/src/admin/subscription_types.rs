@@ -22,9 +22,9 @@ pub struct NewSubscription {
     pub kind: SubscriptionType,
     /// Where it begins. Nothing is moved on a topic that it has already.
     pub start: Start,
-    /// Whether records are kept until they are acknowledged, whatever retention says. One that is there already is not changed: what it
-    /// holds it goes on holding, and where this is false that is refused.
-    pub hold: bool,
+    /// Whether records are kept until they are acknowledged, whatever retention says. `None`: they are, and of one that is there already
+    /// it stays as it is. One that is there and does otherwise than is said here is not changed, and that is refused.
+    pub hold: Option<bool>,
 }
 
 /// What of a subscription is changed; `None` stays as it is.
@@ -42,7 +42,7 @@ impl NewSubscription {
             topic: topic.into(),
             kind: SubscriptionType::Exclusive,
             start: Start::Latest,
-            hold: true,
+            hold: None,
         }
     }
 }
@@ -147,7 +147,7 @@ pub struct CursorState {
     pub acked_at_ms: i64,
     /// Of the topic's backlog quota; above 100: over it. `None`: there is none for it.
     pub backlog_used_percent: Option<u32>,
-    /// Records that it has lost to the quota since the partition was opened.
+    /// Records that it has lost to the quota since it was made on the partition.
     pub evicted_records: u64,
 }
 

@@ -26,7 +26,7 @@ impl Admin {
     /// it was made or the topic was added; false: it was there.
     ///
     /// # Errors
-    /// SUBSCRIPTION_EXISTS: with another type, or it holds records where `hold` is false. TOPIC_NOT_FOUND, INVALID_NAME, ….
+    /// SUBSCRIPTION_EXISTS: with another type, or it does otherwise than `hold` says. TOPIC_NOT_FOUND, INVALID_NAME, ….
     pub async fn create_subscription(
         &self,
         new: NewSubscription,
@@ -36,10 +36,7 @@ impl Admin {
             topic: new.topic,
             r#type: new.kind.to_wire() as i32,
             start: Some(start_at(new.start)),
-            policies: Some(v1::SubscriptionPolicies {
-                // Unsaid it is true for one that is made, and one that is there stays as it is.
-                hold: (!new.hold).then_some(false),
-            }),
+            policies: Some(v1::SubscriptionPolicies { hold: new.hold }),
         };
         let answer =
             self.subscriptions(Repeat::Always, request, |mut client, request| async move {

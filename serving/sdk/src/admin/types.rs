@@ -87,6 +87,8 @@ pub struct Ledger {
     pub bookies: Vec<String>,
     /// Set when something was lost: `tail_lost`, `accepted`, ….
     pub loss: Option<String>,
+    /// From this entry on something may be missing by it.
+    pub loss_from: Option<u64>,
     /// Entries that its writer could not store everywhere, as far as they are not repaired, and on whom they are missing.
     pub lacking: Vec<(std::ops::Range<u64>, Vec<String>)>,
 }
@@ -149,6 +151,7 @@ impl Ledger {
             bytes: wire.bytes,
             bookies: wire.bookies,
             loss: Some(wire.loss).filter(|loss| !loss.is_empty()),
+            loss_from: wire.loss_from_entry,
             lacking: wire
                 .lacking
                 .into_iter()

@@ -248,6 +248,7 @@ impl Fetch {
         let request = v1::OffsetsRequest {
             partition: Some(partition),
             at_time,
+            start_only: self.start == Start::Earliest,
         };
         let asked = self.source.core.call_at(owner, |channel| async move {
             LogClient::new(channel).offsets(request).await

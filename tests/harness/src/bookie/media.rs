@@ -70,8 +70,8 @@ impl SimBookie {
         self.state().stalled_until = Some(Instant::now() + time);
     }
 
-    /// Flips one bit in what is known to be durable: in the header of a file or a group, in a record, or in the last proved group.
-    /// False when there is nothing yet.
+    /// Flips one bit in what is known to be durable, or several, which tell less of what stood there: in the header of a file or a
+    /// group, in a record, or in the last proved group. False when there is nothing yet.
     pub fn flip_bit(&self) -> bool {
         let proved = self.proved();
         let mut state = self.state();
@@ -89,7 +89,10 @@ impl SimBookie {
             self.setup.trace,
             "{}: bit {bit} of byte {offset} in {name} flips", self.name
         );
-        self.disk.flip(&name, offset, bit);
+        match offset % 2 {
+            0 => self.disk.ruin(&name, offset),
+            _ => self.disk.flip(&name, offset, bit),
+        }
         true
     }
 

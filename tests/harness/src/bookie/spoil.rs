@@ -19,8 +19,8 @@ impl SimBookie {
         self.state().life.as_ref().map(|life| look(&life.node))
     }
 
-    /// Flips a bit in the frame of its copy of an entry, so that nothing tells any more what stood there; false when it has none. Let
-    /// it rest before, so that a mark proves the entry's group.
+    /// Ruins the frame of its copy of an entry, so that nothing tells any more what stood there; false when it has none. Let it rest
+    /// before, so that a mark proves the entry's group.
     pub fn spoil_entry(&self, ledger: LedgerId, entry: EntryId) -> bool {
         self.spoil_in(ledger, entry, |_| 4)
     }
@@ -40,14 +40,14 @@ impl SimBookie {
         true
     }
 
-    /// Flips a bit in a byte of its newest log files' content.
+    /// Changes several bits in a byte of its newest log files' content.
     pub fn spoil_byte(&self, file: u64, offset: u64) {
         trace!(
             self.setup.trace,
             "{}: byte {offset} of log file {file} is spoiled", self.name
         );
         self.state().scars.any = true;
-        self.disk.flip(&file_name(file), offset, 3);
+        self.disk.ruin(&file_name(file), offset);
     }
 
     /// Dies; its disk becomes an older copy of itself. It stays down.

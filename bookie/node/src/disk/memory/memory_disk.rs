@@ -158,6 +158,13 @@ impl MemoryDisk {
         });
     }
 
+    /// Changes several bits of a byte on the medium, so that no checksum tells which.
+    pub fn ruin(&self, name: &str, offset: u64) {
+        for bit in [0, 1, 4, 7] {
+            self.flip(name, offset, bit);
+        }
+    }
+
     /// Writes foreign bytes on the medium.
     pub fn overwrite(&self, name: &str, offset: u64, with: &[u8]) {
         self.edit(name, |content| {

@@ -12,8 +12,8 @@
 //! | 24 | 4 | CRC32C of bytes 0..24 and, unless it is an entry, of the content |
 //! | 28 | … | content |
 //!
-//! An entry's content is the writer's bytes, which carry their own two checksums. Contents of the other types are u64s; those of a
-//! ledger (type 9) are: ledger, flags (1: contacted, 2: deleted), confirmed end, fence token, boot up to which limbo is cleared, and
+//! An entry's content is the writer's bytes, which carry their own two checksums. Contents of the other types are u64s. What is written
+//! for people alone (types 12 and 13) may be skipped. The numbers of a ledger (type 9) are: ledger, flags (1: contacted, 2: deleted), confirmed end, fence token, boot up to which limbo is cleared, and
 //! the boots of the three kinds of limbo; zeros at the end are left out, the first two never.
 
 use bytes::{Buf, BufMut};
@@ -28,6 +28,8 @@ use super::ledger_row::LedgerRow;
 pub const FRAME_BYTES: usize = 28;
 
 const OPTIONAL: u8 = 1;
+/// Most entries of one [`DamagedRun`].
+pub const DAMAGED_RUN_MAX: u64 = 4_096;
 /// Version of every record that is written.
 const VERSION: u8 = 1;
 
@@ -56,6 +58,19 @@ pub struct DamagedRange {
     pub first: u64,
     /// Exclusive; `u64::MAX`: to the end of the file.
     pub end: u64,
+}
+
+/// Entries in a row that were found damaged in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DamagedRun {
+    /// Of this ledger.
+    pub ledger: LedgerId,
+    /// The first.
+    pub first: EntryId,
+    /// Exclusive; at most [`DAMAGED_RUN_MAX`] behind the first.
+    pub end: EntryId,
+    /// Number of the file.
+    pub file: u32,
 }
 
 /// An entry's record, as far as the index needs it.
@@ -129,6 +144,10 @@ pub enum Record {
     },
     /// All that a state snapshot at the head of a file says of one ledger (storage.md G10).
     Ledger(LedgerRow),
+    /// Entries were found damaged; for people, and to be looked at again by the next start.
+    DamagedEntries(DamagedRun),
+    /// Nothing is missing any more by damage that was seen: for people.
+    DamageCovered(DamagedRange),
     /// The snapshot at this file's head is complete: it names so many ledgers, and every ledger that older files know.
     SnapshotEnd {
         /// [`Record::Ledger`]s before this one in the same file.
@@ -185,7 +204,11 @@ impl Frame {
         Self {
             content_bytes: content_bytes as u32,
             kind,
-            flags: 0,
+            flags: if kind > KIND_SNAPSHOT_END {
+                OPTIONAL
+            } else {
+                0
+            },
             version: VERSION,
             origin: 0,
             confirmed_end: 0,
@@ -253,6 +276,9 @@ const KIND_KNOWN_DAMAGE: u8 = 8;
 const KIND_LEDGER: u8 = 9;
 const KIND_FILES_REMOVED: u8 = 10;
 const KIND_SNAPSHOT_END: u8 = 11;
+// Builds that do not know those that follow skip them.
+const KIND_DAMAGED_ENTRIES: u8 = 12;
+const KIND_DAMAGE_COVERED: u8 = 13;
 
 impl Record {
     /// Appends the record.
@@ -280,6 +306,13 @@ impl Record {
                 (KIND_LEDGER, LedgerRow::trimmed(&row))
             }
             Self::SnapshotEnd { ledgers } => (KIND_SNAPSHOT_END, &[*ledgers]),
+            Self::DamagedEntries(run) => (
+                KIND_DAMAGED_ENTRIES,
+                &[run.ledger.0, run.first.0, run.end.0, run.file.into()],
+            ),
+            Self::DamageCovered(range) => {
+                (KIND_DAMAGE_COVERED, &[range.file, range.first, range.end])
+            }
         };
         let content: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
         let mut frame = Frame::new(kind, content.len());
@@ -344,6 +377,19 @@ impl Record {
                 Self::Ledger(LedgerRow::from_numbers(numbers).ok_or(malformed)?)
             }
             (KIND_SNAPSHOT_END, &[ledgers]) => Self::SnapshotEnd { ledgers },
+            (KIND_DAMAGED_ENTRIES, &[ledger, first, end, file])
+                if end.wrapping_sub(first).wrapping_sub(1) < DAMAGED_RUN_MAX && first < end =>
+            {
+                Self::DamagedEntries(DamagedRun {
+                    ledger: LedgerId(ledger),
+                    first: EntryId(first),
+                    end: EntryId(end),
+                    file: u32::try_from(file).map_err(|_| malformed)?,
+                })
+            }
+            (KIND_DAMAGE_COVERED, &[file, first, end]) => {
+                Self::DamageCovered(DamagedRange { file, first, end })
+            }
             _ => return Err(malformed),
         })
     }
@@ -392,7 +438,8 @@ impl<'a> Records<'a> {
             }
             let at = self.at;
             self.at += end;
-            if frame.version == VERSION && (KIND_ENTRY..=KIND_SNAPSHOT_END).contains(&frame.kind) {
+            if frame.version == VERSION && (KIND_ENTRY..=KIND_DAMAGE_COVERED).contains(&frame.kind)
+            {
                 let record = Record::decode(&frame, content)?;
                 return Ok(Some(PlacedRecord {
                     record,

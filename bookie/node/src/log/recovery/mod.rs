@@ -6,7 +6,7 @@
 //! declares void and no record removed, was taken away: damage, since each file is durable in the directory before the next one is
 //! made. Nothing is changed on the disk here; the writer makes the decision durable in a new file before it removes anything.
 //!
-//! A hole whose records all tell what they were, and in which only payload rotted, is none ([`RottenEntry`]).
+//! A hole that tells all the same what it held is none: one in which only payload rotted, or a single bit flipped ([`RottenEntry`]).
 //!
 //! The bodies of sealed files are not read: damage in them shows when they are read or scrubbed (E2), and the index does not forget
 //! what they hold. Compacted files stand outside the order of groups; each is complete by itself.

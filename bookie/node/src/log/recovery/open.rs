@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::error::LogError;
+use super::rotten::told_group;
 use crate::disk::{Disk, DiskFile};
 use crate::log::files::SlotTable;
 use crate::log::footer::Footer;
@@ -95,10 +96,15 @@ pub(super) fn read_seals(files: &BTreeMap<u64, LogFile>) -> Result<BTreeMap<u64,
             continue;
         }
         let mut scan = file.scan(u64::MAX);
-        let Ok((_, area)) = scan.group_at(BLOCK_BYTES as u64)? else {
-            continue;
+        let first = BLOCK_BYTES as u64;
+        let area = match scan.group_at(first)? {
+            Ok((_, area)) => area.to_vec(),
+            Err(_) => match told_group(*id, &mut scan, first)? {
+                Some(told) if told.rotten.is_empty() => told.body,
+                _ => continue,
+            },
         };
-        for record in Records::new(area).map_while(Result::ok) {
+        for record in Records::new(&area).map_while(Result::ok) {
             if let Record::SealMark { file, end } = record.record
                 && file < *id
             {

@@ -8,7 +8,7 @@ use hulse_proto::mutant::{Mutant, Mutation};
 use super::error::LogError;
 use super::open::LogFile;
 use super::recovered::{Recovered, Replay, Unsealed};
-use super::rotten::{location_of, rotten_entries};
+use super::rotten::{location_of, told_group};
 use crate::index::IdRanges;
 use crate::log::files::FileTable;
 use crate::log::footer::Footer;
@@ -337,7 +337,7 @@ impl<'a> Pass<'a> {
         if trusting || !self.proof(hole, Some((&mut *scan, at, id)))? {
             return Ok(Hole::Torn);
         }
-        if let Some(end) = self.rotten(id, scan, at)? {
+        if let Some(end) = self.told(id, scan, at)? {
             return Ok(Hole::Told(end));
         }
         let from = if later { at } else { at + BLOCK_BYTES as u64 };
@@ -351,20 +351,25 @@ impl<'a> Pass<'a> {
         Ok(Hole::Until(next.offset))
     }
 
-    /// Takes over the group at `at`, which was durable, if only payload in it rotted; its end.
-    fn rotten(&mut self, id: u64, scan: &mut FileScan, at: u64) -> Result<Option<u64>, LogError> {
-        let Some((header, body)) = scan.body_at(at)? else {
+    /// Takes over the group at `at`, which was durable, if it tells all the same what it held; its end.
+    fn told(&mut self, id: u64, scan: &mut FileScan, at: u64) -> Result<Option<u64>, LogError> {
+        let told = told_group(id, scan, at)?.filter(|told| {
+            // Else it may be one of those that are missing before it.
+            !self.resync && told.header.sequence == self.out.next_sequence
+        });
+        let Some(told) = told else {
             return Ok(None);
         };
-        if self.resync || header.sequence != self.out.next_sequence {
-            return Ok(None);
+        if told.rotten.is_empty() {
+            tracing::warn!(
+                file = id,
+                at,
+                "a bit of the log flipped; what it was is certain, and nothing is lost"
+            );
         }
-        let Some(rotten) = rotten_entries(id, &header, body) else {
-            return Ok(None);
-        };
-        self.out.rotten.extend(rotten);
-        self.group(id, &header, body)?;
-        Ok(Some(at + header.padded_bytes()))
+        self.out.rotten.extend(told.rotten);
+        self.group(id, &told.header, &told.body)?;
+        Ok(Some(at + told.header.padded_bytes()))
     }
 
     fn in_sequence(&mut self, header: &GroupHeader) -> bool {

@@ -80,7 +80,17 @@ impl v1::log_server::Log for LogService {
         let work = async {
             let id = partition(request.partition.as_ref())?;
             self.0.allow(Action::Consume, Resource::TopicId(id.topic))?;
-            let open = self.0.open(id).await?;
+            let open = match self.0.open(id).await {
+                Err(fault) if fault.reason == Reason::DataDamaged && request.start_only => {
+                    let start = self.0.partitions.log_start(id).await?.0;
+                    return Ok(v1::OffsetsResponse {
+                        log_start: start,
+                        high_watermark: start,
+                        ..Default::default()
+                    });
+                }
+                open => open?,
+            };
             let found = match request.at_time {
                 Some(time) => open.offset_at_time(time).await?,
                 None => None,
@@ -122,9 +132,9 @@ async fn begin(front: &Arc<Front>, request: &v1::ReadRequest) -> Result<Read, Fa
             )));
         }
     };
-    let open = front.open(id).await?;
+    let open = front.open_to_read(id).await?;
     let next = Offset(request.start);
-    open.offsets().check(next)?;
+    open.check(next)?;
     Ok(Read {
         front: front.clone(),
         open,
@@ -147,6 +157,9 @@ impl Read {
                         return Ok(());
                     }
                     continue;
+                }
+                if let Some(doubt) = self.open.beyond() {
+                    return Err(doubt);
                 }
                 let item = v1::EndOfLog {
                     offset: self.next.0,

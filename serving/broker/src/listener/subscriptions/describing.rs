@@ -195,7 +195,7 @@ impl Front {
                 .collect(),
             acked_at_ms: view.acked_at,
             backlog_used_percent: used.and_then(|limits| kept.used_percent(&limits)),
-            evicted_records: self.backlogs.evicted(place.partition, view.subscription),
+            evicted_records: view.evicted,
             ..Default::default()
         })
     }

@@ -65,6 +65,7 @@ impl Two {
                 index,
             }),
             at_time: None,
+            start_only: false,
         };
         match self.brokers[broker].log().offsets(request).await {
             Ok(answer) => Ok(answer.into_inner().leader_epoch),

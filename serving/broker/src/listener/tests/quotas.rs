@@ -154,18 +154,22 @@ async fn evicted_records_are_passed_over_for_good_and_counted() {
     assert!(slow.base > 0 && slow.base < 1_000, "{slow:?}");
     assert!(slow.backlog_bytes <= 5_000, "{slow:?}");
     assert!(slow.backlog_bytes > 3_500, "no more than need be: {slow:?}");
-    let text = world.get("/metrics").await;
     let line = format!(
         "hulse_backlog_quota_evicted_total{{subscription=\"public/default/slow\"}} {}",
         slow.base
     );
-    assert!(text.contains(&line), "{text}");
+    until!(world.get("/metrics").await, |text: &String| text
+        .contains(&line));
     let mut consumer = Consumer::open(&world).await;
     let base = consumer.attached(attach(&topic, "slow")).await.base;
     assert_eq!(base, slow.base);
     assert_eq!(offsets(&consumer.delivery().await)[0], slow.base);
     let next = world.killed().await;
-    assert_eq!(cursor(&next, "slow").await.base, slow.base);
+    let told = cursor(&next, "slow").await;
+    assert_eq!(
+        (told.base, told.evicted_records),
+        (slow.base, slow.evicted_records)
+    );
 }
 
 /// What comes is not where it stood before, and nobody asked for that.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use hulse_proto::batch::{BatchBuilder, BatchHeader, Compression, RecordRef};
 use hulse_proto::entry::crc32c;
 use hulse_proto::error::Reason;
+use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::wire::v1::{self, read_response::Item};
 use tonic::Streaming;
 
@@ -66,6 +67,7 @@ async fn read_gives_whole_batches_from_the_one_that_holds_the_start() {
     let offsets = v1::OffsetsRequest {
         partition: partition(&topic, 0),
         at_time: Some(2),
+        start_only: false,
     };
     let offsets = world.log().offsets(offsets).await.unwrap().into_inner();
     assert_eq!((offsets.log_start, offsets.high_watermark), (0, 12));
@@ -104,6 +106,7 @@ async fn header_that_names_a_later_time_does_not_hide_the_records_behind_it() {
         let request = v1::OffsetsRequest {
             partition: partition(&topic, 0),
             at_time: Some(asked),
+            start_only: false,
         };
         let offsets = world.log().offsets(request).await.unwrap().into_inner();
         assert_eq!(offsets.offset_at_time, found, "at {asked}");
@@ -241,4 +244,67 @@ async fn reader_that_hangs_up_leaves_nothing_behind() {
     world.stop();
     assert_eq!(reason(last.message().await), Reason::ShuttingDown);
     world.stopped().await;
+}
+
+/// The newest ledger is lost: what is below it is read, and then, and wherever a read begins above, the reader hears why there is no
+/// more; never that this is the end.
+#[tokio::test]
+async fn read_of_a_damaged_partition_gives_what_is_below_and_says_where_the_doubt_begins() {
+    let mut world = World::new().await;
+    let topic = world.topic("a", 1).await;
+    for life in 0..2 {
+        let mut session = Session::on(&world, &topic).await;
+        produce(&mut session, 0..3, &plain(1, 10)).await;
+        if life == 1 {
+            let request = v1::ListLedgersRequest::default();
+            let listed = world.admin().list_ledgers(request).await.unwrap();
+            let logs = listed.into_inner().ledgers.into_iter();
+            let newest = logs.filter(|ledger| ledger.kind == "log").next_back();
+            let newest = LedgerId(newest.unwrap().ledger);
+            world.stop();
+            world.stopped().await;
+            world.bookie.lose_tail(newest, EntryId(0));
+        } else {
+            world.stop();
+            world.stopped().await;
+        }
+        world = World::over(world.memory.clone(), |_| {}).await;
+    }
+    for follow in [false, true] {
+        let read = world.log().read(request(&topic, 0, follow)).await;
+        let mut stream = read.unwrap().into_inner();
+        let mut bases = Vec::new();
+        let end = loop {
+            match stream.message().await {
+                Ok(item) => match item.unwrap().item.unwrap() {
+                    Item::Batches(found) => bases.extend(
+                        found
+                            .batches
+                            .iter()
+                            .map(|batch| BatchHeader::view(batch).unwrap().base_offset.0),
+                    ),
+                    Item::EndOfLog(end) => panic!("this is no end: {end:?}"),
+                },
+                Err(status) => break reason(Err::<(), _>(status)),
+            }
+        };
+        assert_eq!((bases, end), (vec![0, 1, 2], Reason::DataDamaged));
+    }
+    for start in [3, 5, 6, 7, 1_000] {
+        let read = world.log().read(request(&topic, start, false)).await;
+        let said = match read {
+            Ok(answer) => answer.into_inner().message().await,
+            Err(status) => Err(status),
+        };
+        assert_eq!(reason(said), Reason::DataDamaged, "from {start}");
+    }
+    let offsets = |start_only| v1::OffsetsRequest {
+        partition: partition(&topic, 0),
+        at_time: None,
+        start_only,
+    };
+    let start = world.log().offsets(offsets(true)).await.unwrap();
+    assert_eq!(start.into_inner().log_start, 0);
+    let all = world.log().offsets(offsets(false)).await;
+    assert_eq!(reason(all), Reason::DataDamaged);
 }

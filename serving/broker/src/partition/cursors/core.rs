@@ -395,6 +395,11 @@ impl<T> CursorCore<T> {
         // A trim may have come since the caller looked.
         to = to.max(self.kept.from());
         let goal = CursorMove { to, keep_acked };
+        if command.evicts {
+            let records = cursor.backlog(self.kept.from(), to);
+            self.accepted.apply_change(id, &Change::Evicted(records));
+            self.gathering.evict(id, records);
+        }
         let moved = Change::Moved {
             at: now,
             base: to,

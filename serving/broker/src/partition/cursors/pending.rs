@@ -27,6 +27,7 @@ struct PendingCursor {
     ranges: OffsetRanges,
     acked: bool,
     hold: Option<bool>,
+    evicted: u64,
 }
 
 impl<T> Default for Pending<T> {
@@ -141,6 +142,10 @@ impl<T> Pending<T> {
         self.cursors.entry(id).or_default().hold = Some(hold);
     }
 
+    pub(super) fn evict(&mut self, id: SubscriptionId, records: u64) {
+        self.cursors.entry(id).or_default().evicted += records;
+    }
+
     /// About how long its delta is.
     pub(super) fn bytes(&self) -> usize {
         let ranges = self.cursors.values().map(|cursor| cursor.ranges.len() * 16);
@@ -176,6 +181,9 @@ impl<T> Pending<T> {
             if let Some(hold) = cursor.hold {
                 say(Change::Hold(hold));
             }
+            if cursor.evicted > 0 {
+                say(Change::Evicted(cursor.evicted));
+            }
         }
         CursorDelta(changes)
     }
@@ -201,6 +209,9 @@ impl<T> Pending<T> {
             }
             if let Some(hold) = newer.hold {
                 self.hold(id, hold);
+            }
+            if newer.evicted > 0 {
+                self.evict(id, newer.evicted);
             }
         }
         self.ranges += later.ranges;

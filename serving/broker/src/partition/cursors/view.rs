@@ -27,6 +27,8 @@ pub struct CursorView {
     pub state_epoch: u32,
     /// The owner's clock at the last ack or move; 0: none yet.
     pub acked_at: TimestampMs,
+    /// Records that were given up, since it was made, because it kept too much.
+    pub evicted: u64,
     /// Records from the base, or the log's start, to the high watermark that are not acked.
     pub backlog: u64,
     /// The first of them; the high watermark: none.
@@ -90,6 +92,7 @@ impl<T> CursorCore<T> {
                 base: cursor.base,
                 state_epoch: cursor.state_epoch,
                 acked_at: cursor.acked_at,
+                evicted: cursor.evicted,
                 backlog: cursor.backlog(log_start, high_watermark),
                 first_unacked: cursor.base.max(log_start).min(high_watermark),
                 range_count: cursor.acked().len(),

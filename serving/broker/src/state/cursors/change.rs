@@ -9,6 +9,7 @@
 //! | 2 moved | at i64, base u64, state epoch u32, keep u8 |
 //! | 3 removed | |
 //! | 4 hold | hold u8 |
+//! | 5 evicted | records u64 |
 //!
 //! Little-endian.
 
@@ -59,6 +60,8 @@ pub enum Change {
     Removed,
     /// It keeps the log from its base on, or does not.
     Hold(bool),
+    /// So many records more were given up because it kept too much.
+    Evicted(u64),
 }
 
 impl CursorDelta {
@@ -70,6 +73,7 @@ impl CursorDelta {
             Change::Moved { .. } => 21,
             Change::Removed => 0,
             Change::Hold(_) => 1,
+            Change::Evicted(_) => 8,
         }
     }
 
@@ -83,6 +87,7 @@ impl CursorDelta {
                 Change::Moved { .. } => 2,
                 Change::Removed => 3,
                 Change::Hold(_) => 4,
+                Change::Evicted(_) => 5,
             };
             out.put_u8(kind);
             out.put_slice(id.0.as_bytes());
@@ -111,6 +116,7 @@ impl CursorDelta {
                 }
                 Change::Removed => {}
                 Change::Hold(hold) => out.put_u8((*hold).into()),
+                Change::Evicted(records) => out.put_u64_le(*records),
             }
         }
         out.freeze()
@@ -161,6 +167,10 @@ fn decode_change(kind: u8, bytes: &mut &[u8]) -> Result<Change, RecordError> {
         4 => {
             need(bytes, 1)?;
             Change::Hold(flag(bytes.get_u8())?)
+        }
+        5 => {
+            need(bytes, 8)?;
+            Change::Evicted(bytes.get_u64_le())
         }
         other => {
             return Err(RecordError::Field {

@@ -35,6 +35,8 @@ pub struct Cursor {
     pub made_at: TimestampMs,
     /// The owner's clock at the last ack or move; 0: none yet.
     pub acked_at: TimestampMs,
+    /// Records that were given up, since it was made, because it kept too much.
+    pub evicted: u64,
     pub(super) acked: OffsetRanges,
 }
 
@@ -47,6 +49,7 @@ impl Cursor {
             state_epoch: 0,
             made_at: new.at,
             acked_at: 0,
+            evicted: 0,
             acked: OffsetRanges::default(),
         }
     }

@@ -1,7 +1,8 @@
 //! All cursors of a partition: the fold of their changes.
 //!
 //! Bytes in a snapshot: count u32, then of each: uuid 16, hold u8, base u64, state epoch u32, made at i64, acked at i64, length of
-//! the name u16, the name, count u32, ranges (first u64, end u64). Little-endian. No bytes at all: no cursors.
+//! the name u16, the name, count u32, ranges (first u64, end u64). Then, if any has lost records to a quota: count u32, and of each that
+//! has: uuid 16, records u64. Little-endian. No bytes at all: no cursors.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,20 @@ impl Cursors {
     /// One of them.
     pub fn get(&self, id: SubscriptionId) -> Option<&Cursor> {
         self.0.get(&id)
+    }
+
+    /// What stands behind the cursors of a snapshot.
+    fn decode_evicted(&mut self, bytes: &mut &[u8]) -> Result<(), RecordError> {
+        need(bytes, 4)?;
+        for _ in 0..bytes.get_u32_le() {
+            need(bytes, 24)?;
+            let id = SubscriptionId(Uuid::from_u128(bytes.get_u128()));
+            let records = bytes.get_u64_le();
+            if let Some(cursor) = self.0.get_mut(&id) {
+                cursor.evicted = records;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn get_mut(&mut self, id: SubscriptionId) -> Option<&mut Cursor> {
@@ -94,6 +109,7 @@ impl Cursors {
                 self.0.remove(&id);
             }
             Change::Hold(hold) => cursor.hold = *hold,
+            Change::Evicted(records) => cursor.evicted = cursor.evicted.saturating_add(*records),
         }
     }
 }
@@ -135,6 +151,15 @@ impl MetaState for Cursors {
             put_name(&mut out, &cursor.name);
             put_ranges(&mut out, cursor.acked.len(), cursor.acked.iter());
         }
+        let evicted = self.0.iter().filter(|(_, cursor)| cursor.evicted > 0);
+        let count = evicted.clone().count();
+        if count > 0 {
+            out.put_u32_le(count as u32);
+            for (id, cursor) in evicted {
+                out.put_slice(id.0.as_bytes());
+                out.put_u64_le(cursor.evicted);
+            }
+        }
         out.freeze()
     }
 
@@ -159,9 +184,13 @@ impl MetaState for Cursors {
                 state_epoch,
                 made_at,
                 acked_at,
+                evicted: 0,
                 acked,
             };
             all.0.insert(id, cursor);
+        }
+        if !bytes.is_empty() {
+            all.decode_evicted(&mut bytes)?;
         }
         match bytes.len() {
             0 => Ok(all),

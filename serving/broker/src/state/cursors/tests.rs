@@ -43,6 +43,7 @@ fn change() -> impl Strategy<Value = Change> {
         }),
         1 => Just(Change::Removed),
         1 => any::<bool>().prop_map(Change::Hold),
+        1 => (0..9_u64).prop_map(Change::Evicted),
     ]
 }
 
@@ -80,7 +81,7 @@ fn model(model: &mut Model, of: SubscriptionId, change: &Change) {
                 acked.extend(0..base.0);
             }
         }
-        Change::Hold(_) => {}
+        Change::Hold(_) | Change::Evicted(_) => {}
     }
 }
 

@@ -1,0 +1,92 @@
+"""The check of a partition in which storage has lost a record for ever: what a client hears, and that it does not wait for ever."""
+
+import pathlib
+import time
+
+import batches
+import wire
+from checks import NotRun, Row, expect, holds, numbered
+
+MARKER = b"-- this record is lost in storage --"
+LOST = 10
+
+
+def damaged(bench):
+    """A topic of 21 records in three batches, each durable by itself; the one in the middle has one record, and cannot be read any more."""
+    if not bench.options.node:
+        raise NotRun("needs --node FOLDER, to damage what the server has stored and start it again")
+    folder = pathlib.Path(bench.options.node) / "hulse" / "bookie"
+    if not folder.exists():
+        raise NotRun("knows only what this server stores where")
+    topic = bench.topic("damaged")
+    for values in (numbered(LOST), [MARKER + bench.run.encode() + topic.encode()], numbered(10, LOST + 1)):
+        bench.write(topic, batches.batch(values))
+    flipped = sum(flip(file, MARKER + bench.run.encode() + topic.encode()) for file in folder.glob("*.log"))
+    holds("the record is in no log file", flipped)
+    bench.kill()
+    bench.wait_for(topic, 1)
+    return topic
+
+
+def flip(file, marker):
+    """Changes a byte of each place where it stands; how many there were. The server writes on behind it meanwhile."""
+    with open(file, "r+b") as log:
+        content, at, found = log.read(), 0, 0
+        while (at := content.find(marker, at)) >= 0:
+            log.seek(at + 3)
+            log.write(bytes([content[at + 3] ^ 0x55]))
+            at, found = at + 1, found + 1
+    return found
+
+
+def told_raw(bench, topic):
+    """Fetch and ListOffsets around the lost record, without the client."""
+    with bench.connect() as connection:
+        for offset, code in ((0, "NONE"), (LOST - 1, "NONE"), (LOST, "CORRUPT_MESSAGE"), (LOST + 1, "NONE"), (2 * LOST + 1, "NONE")):
+            found = wire.fetch(connection, [(topic, 0, offset, 1 << 20)], max_wait_ms=50)[0]
+            expect(f"fetch at {offset}", wire.error(found[2]), code)
+        for time_asked, offset in ((-2, 0), (-1, 2 * LOST + 1)):
+            code, _, found = wire.list_offset(connection, topic, time_asked)[:3]
+            expect(f"place of {time_asked}", (wire.error(code), found), ("NONE", offset))
+
+
+def install_damage(driver, adapter):
+    """Adds the check."""
+    @driver.check("damaged", seconds=150)
+    def hears_of_damage(bench):
+        topic = damaged(bench)
+        told_raw(bench, topic)
+        consumer = adapter.consumer(bench.address, topic, {0: "earliest"})
+        rows, words, began = [], None, time.monotonic()
+        try:
+            while words is None and time.monotonic() - began < 60:
+                try:
+                    taken = consumer.take(0.5)
+                except Exception as heard:  # Whatever the library makes of it.
+                    words = f"{type(heard).__name__}: {heard}"
+                else:
+                    rows += [taken[1]] if taken else []
+        finally:
+            consumer.close()
+        holds(f"{len(rows)} records, and not a word for 60 s", words)
+        took = time.monotonic() - began
+        expect("records below", [row.value for row in rows], numbered(LOST))
+        # Who knows what is lost reads on behind it, and the log goes on.
+        consumer = adapter.consumer(bench.address, topic, {0: LOST + 1})
+        try:
+            expect("records above", [consumer_row.value for consumer_row in _drain(consumer, 10)], numbered(10, LOST + 1))
+        finally:
+            consumer.close()
+        producer = adapter.producer(bench.address)
+        producer.send(topic, Row(b"next"), 0)
+        expect("the next offset", producer.flush(), [2 * LOST + 1])
+        producer.close()
+        return f"told after {took:.1f} s: {words[:120]}"
+
+
+def _drain(consumer, count):
+    rows, until = [], time.monotonic() + 30
+    while len(rows) < count and time.monotonic() < until:
+        taken = consumer.take(0.5)
+        rows += [taken[1]] if taken else []
+    return rows
