@@ -22,6 +22,7 @@ use uuid::Uuid;
 use super::certain::{self, CertainParts};
 use super::core::CoreConfig;
 use super::ownership;
+use super::replicating::Replication;
 use super::resting::RestingPartitions;
 use super::snapshots::StateWriter;
 use crate::complaints::Complaints;
@@ -74,10 +75,14 @@ pub struct PartitionPolicy {
     pub topic: Option<TopicName>,
     /// The owner's clock at the append is every record's timestamp.
     pub log_append_time: bool,
+    /// How many copies its records have.
+    pub replication: Replication,
 }
 
 /// A partition that is ready to serve.
 pub(crate) struct Taken {
+    /// What its topic says of copies.
+    pub(crate) replication: Replication,
     pub(crate) config: CoreConfig,
     /// What the log calls it.
     pub(crate) name: Arc<str>,
@@ -172,6 +177,7 @@ async fn join(
     (partition, epoch, guard): (PartitionId, OwnerEpoch, Compare),
     [(log_chain, log_ledgers), (state_chain, state_ledgers)]: [(Chain, Ledgers); 2],
 ) -> Result<Taken, Fault> {
+    let state_quorums = state_ledgers.last().map(|(_, newest)| newest.quorums);
     let mut state = fold_state(with, partition, &state_ledgers).await?;
     let lossy = log_ledgers
         .iter()
@@ -201,6 +207,7 @@ async fn join(
         |topic| format!("{topic}/{}", partition.index),
     );
     Ok(Taken {
+        replication: policy.replication,
         name: name.into(),
         config: CoreConfig {
             partition,
@@ -216,6 +223,8 @@ async fn join(
             partition,
             epoch,
             guard: guard.clone(),
+            client: with.client_for(policy.replication),
+            quorums: state_quorums,
             chain: state_chain,
             writer: None,
             snapshot_bytes: 0,
