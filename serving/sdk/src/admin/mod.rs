@@ -14,6 +14,7 @@ mod types;
 
 pub use backlog::{BacklogAction, BacklogQuota, KeptBacklog};
 pub use bookies::{Blocked, Bookie, BookieState, Bookies, LiveBookie, Upkeep};
+pub use brokers::{BrokerOrder, Draining};
 pub use cluster::{Broker, Cluster};
 pub use damage::{Damage, DamagedRecords};
 pub use handle::Admin;
