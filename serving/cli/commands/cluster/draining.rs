@@ -16,6 +16,8 @@ use crate::output::grouped;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The others hear of an order within a moment, or metadata are away.
+const HEARD_WITHIN: Duration = Duration::from_secs(5);
 /// How far it is is told when it has changed, at most so often.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
@@ -38,6 +40,7 @@ pub(crate) async fn drain(session: Session<'_>, command: &Drain) -> Result<(), S
     }
     let told = admin.order_broker(name, BrokerOrder::Drain).await;
     told.map_err(|error| failed(name, &error))?;
+    heard(&admin, name, true).await?;
     wait(session, &admin, name, command.within.map(|within| within.0)).await?;
     session.output.say(&format!(
         "{name} has no partitions, and gets none until it starts again or `hulse brokers undrain {name}`"
@@ -52,7 +55,22 @@ pub(crate) async fn drain(session: Session<'_>, command: &Drain) -> Result<(), S
 pub(super) async fn undrain(session: Session<'_>, admin: &Admin, name: &str) -> Result<(), Stop> {
     let told = admin.order_broker(name, BrokerOrder::Serve).await;
     told.map_err(|error| failed(name, &error))?;
+    heard(admin, name, false).await?;
     show(session, admin, name).await
+}
+
+/// Waits until the others have heard of the order, or for a while.
+async fn heard(admin: &Admin, name: &str, draining: bool) -> Result<(), Failure> {
+    let began = Instant::now();
+    loop {
+        let info = ask(admin, false).await?;
+        let mut brokers = info.brokers.iter();
+        let heard = brokers.any(|one| one.name == name && one.draining == draining);
+        if heard || began.elapsed() >= HEARD_WITHIN {
+            return Ok(());
+        }
+        sleep(LOOK_EVERY).await;
+    }
 }
 
 async fn show(session: Session<'_>, admin: &Admin, name: &str) -> Result<(), Stop> {
