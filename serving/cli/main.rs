@@ -152,6 +152,7 @@ fn run(arguments: Arguments, output: Output) -> Result<(), Stop> {
         Command::Cluster(command) => session::run(commands::cluster::run(session, command)),
         Command::Brokers(command) => session::run(commands::cluster::run_brokers(session, command)),
         Command::Bookies(command) => session::run(commands::cluster::run_bookies(session, command)),
+        Command::Drain(command) => session::run(commands::cluster::drain(session, command)),
         Command::Ledgers(command) => session::run(commands::ledgers::run(session, command)),
         Command::Verify(verify) => session::run(commands::verify::run(session, verify)),
         Command::Doctor(doctor) => session::run(commands::doctor::run(session, doctor)),

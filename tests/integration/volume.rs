@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Memory,
     /// An image of a file system: it allocates as disks do.
     Image,
+    /// The same with a journal: it is whole again after a failure of power.
+    Journaled,
 }
 
 /// Mounted until it is dropped.
@@ -51,21 +53,63 @@ impl Volume {
                         .arg(mounted),
                 )
             }
-            Kind::Image => {
+            Kind::Image | Kind::Journaled => {
                 let image = self.folder.path().join("image");
                 told(Command::new("truncate").args(["-s", &size]).arg(&image))?;
+                let journal = match kind {
+                    Kind::Journaled => "has_journal",
+                    Kind::Image | Kind::Memory => "^has_journal",
+                };
                 told(
                     Command::new("mkfs.ext4")
-                        .args(["-q", "-m", "0", "-O", "^has_journal"])
+                        .args(["-q", "-m", "0", "-O", journal])
                         .arg(&image),
                 )?;
-                told(
-                    Command::new("mount")
-                        .args(["-o", "loop"])
-                        .args([&image, &mounted]),
-                )
+                self.mount_image()
             }
         }
+    }
+
+    fn mount_image(&self) -> Result<(), String> {
+        let image = self.folder.path().join("image");
+        told(
+            Command::new("mount")
+                .args(["-o", "loop"])
+                .args([&image, &self.mounted()]),
+        )
+    }
+
+    /// Whether [`Volume::power_fails`] can be done here: tried on it while it is empty.
+    pub(crate) fn can_lose_power(&self) -> bool {
+        let can = self.shut_down().is_ok();
+        if can {
+            self.power_returns();
+        }
+        can
+    }
+
+    /// The power of its disk fails: what the kernel has not written is gone, and nothing can be read or written any more.
+    pub(crate) fn power_fails(&self) {
+        self.shut_down().expect("it was tried before");
+    }
+
+    /// Mounts it as after a failure of power. Nobody may have a file of it open.
+    pub(crate) fn power_returns(&self) {
+        told(Command::new("umount").arg(self.mounted())).expect("nobody has a file of it open");
+        self.mount_image().expect("it could be mounted before");
+    }
+
+    /// The file system's own order to stop at once, without its journal (FS_IOC_SHUTDOWN); Rust has no safe word for it.
+    fn shut_down(&self) -> Result<(), String> {
+        const SCRIPT: &str = "\
+import fcntl, os, struct, sys
+NO_LOG_FLUSH = 2
+fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587D, struct.pack('I', NO_LOG_FLUSH))";
+        told(
+            Command::new("python3")
+                .args(["-c", SCRIPT])
+                .arg(self.mounted()),
+        )
     }
 
     fn mounted(&self) -> PathBuf {

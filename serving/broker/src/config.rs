@@ -46,6 +46,8 @@ pub struct BrokerConfig {
     pub backlog: BacklogLimits,
     /// Bytes of recent entries kept in memory over all partitions.
     pub tail_cache_bytes: usize,
+    /// Partitions a second that are given away when the broker leaves or is drained.
+    pub drain_rate: u32,
     /// For tests: a rule that is switched off.
     pub mutation: Mutation,
 }
@@ -73,6 +75,7 @@ impl BrokerConfig {
             },
             retention_interval: Duration::from_secs(60),
             backlog: BacklogLimits::default(),
+            drain_rate: 200,
             tail_cache_bytes: 64 << 20,
             mutation: Mutation::default(),
         }

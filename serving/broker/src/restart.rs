@@ -20,6 +20,8 @@ const BROKERS: &str = "node/broker/";
 pub enum RestartRole {
     /// It owns partitions.
     Broker(NodeName),
+    /// Every broker and bookie of the cell is in its process.
+    WholeCell,
     /// It keeps copies.
     Bookie(NodeName),
 }
@@ -39,6 +41,10 @@ impl RestartChecks {
     pub(crate) async fn may_stop(&self) -> Result<String, String> {
         match &self.role {
             RestartRole::Broker(name) => self.broker_may_stop(name).await,
+            RestartRole::WholeCell => Err(
+                "all brokers and bookies of the cell are in one process: clients wait until it is back"
+                    .to_owned(),
+            ),
             RestartRole::Bookie(name) => {
                 let all = self.bookies().await?;
                 self.all_others_run(name, &all)?;
@@ -51,7 +57,7 @@ impl RestartChecks {
     /// Whether this node has all that it should have, so that another one may be stopped.
     pub(crate) async fn caught_up(&self) -> Result<String, String> {
         match &self.role {
-            RestartRole::Broker(_) => Ok("it serves".to_owned()),
+            RestartRole::Broker(_) | RestartRole::WholeCell => Ok("it serves".to_owned()),
             RestartRole::Bookie(name) => {
                 let all = self.bookies().await?;
                 let own = all.iter().find(|found| found.member.bookie == *name);
@@ -204,6 +210,17 @@ mod tests {
         }
         let gone = cell.checks(RestartRole::Bookie(name("c")));
         assert!(gone.caught_up().await.unwrap_err().contains("lease"));
+    }
+
+    #[tokio::test]
+    async fn process_of_a_whole_cell_may_not_stop_whatever_else_is_registered() {
+        let cell = Cell(Arc::new(MemoryStore::new()));
+        let checks = cell.checks(RestartRole::WholeCell);
+        cell.put("node/broker/a", Vec::new()).await;
+        cell.put("node/broker/b", Vec::new()).await;
+        let told = checks.may_stop().await.unwrap_err();
+        assert!(told.contains("in one process"), "{told}");
+        assert!(checks.caught_up().await.is_ok());
     }
 
     #[tokio::test]

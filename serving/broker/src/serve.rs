@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::backlogs::Watch;
+use crate::drain_order::DrainOrder;
 use crate::http::{Probes, StorageMode, serve_probes};
 use crate::listener::{Front, FrontParts, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
@@ -56,6 +57,10 @@ pub struct Broker {
     pub storage_mode: Option<StorageMode>,
     /// What that bookie knows of damage.
     pub storage_damage: Option<StorageDamage>,
+    /// The operator's order to give everything away; who registers the broker tells the others of it.
+    pub order: DrainOrder,
+    /// The whole cell is in this process, and ends with it.
+    pub whole_cell: bool,
 }
 
 /// Why a broker could not go on serving.
@@ -99,7 +104,10 @@ pub async fn serve_with(
 ) -> Result<(), ServeError> {
     let metadata = broker.metadata.clone();
     let probes = Probes::new(broker.registry, metadata, broker.storage_mode);
-    probes.set_role(RestartRole::Broker(broker.config.name.clone()));
+    probes.set_role(match broker.whole_cell {
+        true => RestartRole::WholeCell,
+        false => RestartRole::Broker(broker.config.name.clone()),
+    });
     let front = Front::new(FrontParts {
         config: broker.config,
         partitions: broker.partitions,
@@ -107,6 +115,7 @@ pub async fn serve_with(
         metadata: broker.metadata,
         metrics: broker.metrics,
         storage_damage: broker.storage_damage,
+        order: broker.order,
     });
     let owners = front.partitions.with.owners.clone();
     owners.begin();
@@ -238,6 +247,6 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
-        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run(), settling.run()) } => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run(), settling.run(), front.clone().follow_order()) } => {}
     }
 }

@@ -1,6 +1,8 @@
 //! `hulse cluster`, `hulse brokers`, `hulse bookies`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+
+use crate::config::Period;
 
 /// `hulse cluster`
 #[derive(Debug, Subcommand)]
@@ -53,7 +55,9 @@ Examples:
 
 /// `hulse brokers`
 #[derive(Debug, Subcommand)]
-#[command(after_help = "Examples:\n  hulse brokers list\n  hulse brokers describe node-1")]
+#[command(
+    after_help = "Examples:\n  hulse brokers list\n  hulse brokers describe node-1\n  hulse brokers drain broker-2 --dry-run"
+)]
 pub(crate) enum Brokers {
     /// Brokers that run
     #[command(after_help = "Examples:\n  hulse brokers list\n  hulse brokers list --output name")]
@@ -64,6 +68,37 @@ pub(crate) enum Brokers {
         /// Its name
         name: String,
     },
+    /// Have a broker give all its partitions away, as hulse drain does
+    Drain(Drain),
+    /// Let a broker that is drained take partitions again; none comes back by itself
+    #[command(after_help = "Examples:\n  hulse brokers undrain node-1")]
+    Undrain {
+        /// Its name
+        name: String,
+    },
+}
+
+/// `hulse drain`, `hulse brokers drain`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Partitions go to the other brokers one after the other (broker.drain_rate a second); their producers and consumers follow them, and lose
+nothing. Ended with ^C, it goes on without this command; run again, it tells how far it is. A broker that starts again takes partitions
+again. SIGTERM does the same by itself before a broker ends.
+
+Examples:
+  hulse drain broker-2 --dry-run
+  hulse drain broker-2 --within 5m
+  hulse drain --self --within 60s")]
+pub(crate) struct Drain {
+    /// Its name (hulse brokers list)
+    #[arg(value_name = "BROKER", required_unless_present = "this")]
+    pub(crate) name: Option<String>,
+    /// The broker that answers at --server: for a hook beside a node that is to be stopped
+    #[arg(long = "self", conflicts_with = "name")]
+    pub(crate) this: bool,
+    /// Wait no longer than this; what is left goes on
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) within: Option<Period>,
 }
 
 /// `hulse bookies`

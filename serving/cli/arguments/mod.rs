@@ -22,7 +22,7 @@ mod tree;
 
 pub(crate) use bench::{Bench, Load, Measured};
 pub(crate) use checks::{Completions, Doctor, Shell, Verify};
-pub(crate) use cluster::{Bookies, Brokers, CheckCommand, ClusterCommand};
+pub(crate) use cluster::{Bookies, Brokers, CheckCommand, ClusterCommand, Drain};
 pub(crate) use generate::{Demo, Generate};
 pub(crate) use globals::{Globals, SERVER_VARIABLE, ServerFrom};
 pub(crate) use ledgers::Ledgers;

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use super::{
     Bench, Bookie, Bookies, Broker, Brokers, ClusterCommand, Completions, ConfigCommand, Consume,
-    Doctor, Generate, Globals, Ledgers, Produce, ProfileCommand, Standalone, Subscriptions, Topics,
+    Doctor, Drain, Generate, Globals, Ledgers, Produce, ProfileCommand, Standalone, Subscriptions, Topics,
     Verify,
 };
 
@@ -49,12 +49,14 @@ pub(crate) enum Command {
     /// The cluster: status, health, check
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Brokers: list, describe
+    /// Brokers: list, describe, drain, undrain
     #[command(subcommand)]
     Brokers(Brokers),
     /// Bookies: list, describe, decommission, recommission, read-only, lost
     #[command(subcommand)]
     Bookies(Bookies),
+    /// Have a broker give all its partitions to the others, before it is stopped
+    Drain(Drain),
     /// Ledgers: list, accept a loss
     #[command(subcommand, visible_alias = "ledger")]
     Ledgers(Ledgers),

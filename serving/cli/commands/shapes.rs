@@ -121,6 +121,9 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row("brokers list", Answer::Many(cluster::BrokerView::FIELDS)),
     row("brokers describe", Answer::One(cluster::BrokerView::FIELDS)),
+    dry("brokers drain", Answer::One(cluster::BrokerView::FIELDS)),
+    row("brokers undrain", Answer::One(cluster::BrokerView::FIELDS)),
+    dry("drain", Answer::One(cluster::BrokerView::FIELDS)),
     row("bookies list", Answer::Many(cluster::BookieView::FIELDS)),
     row("bookies describe", Answer::One(cluster::BookieView::FIELDS)),
     dry(

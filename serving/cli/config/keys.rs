@@ -146,6 +146,11 @@ pub(crate) const KEYS: &[Key] = &[
         "or after this long, if it holds records",
     ),
     key(
+        "broker.drain_rate",
+        Kind::Count(1, 100_000),
+        "partitions a second that a broker hands to the others when it ends or is drained: their clients do not come all at once",
+    ),
+    key(
         "broker.replication.ensemble",
         Kind::Count(1, 16),
         "bookies per ledger; 3, 3 and 2 in a cluster; stands in the cell record from the first start on",

@@ -64,6 +64,7 @@ pub(crate) struct Broker {
     pub(crate) producer_expiry: Period,
     pub(crate) ledger_roll_size: ByteSize,
     pub(crate) ledger_roll_age: Period,
+    pub(crate) drain_rate: u32,
     pub(crate) replication: Replication,
 }
 
@@ -173,6 +174,7 @@ impl Default for Broker {
             producer_expiry: Period(Duration::from_secs(24 * 3600)),
             ledger_roll_size: ByteSize(1 << 30),
             ledger_roll_age: Period(Duration::from_secs(4 * 3600)),
+            drain_rate: 200,
             replication: Replication::default(),
         }
     }

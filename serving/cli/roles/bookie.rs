@@ -259,7 +259,10 @@ impl Server {
         let full = Arc::clone(&bookie);
         let mode: StorageMode = Arc::new(move || full.mode());
         let probes = Probes::new(Arc::new(ground.registry), ground.metadata, Some(mode));
-        probes.set_role(RestartRole::Bookie(bookie.member().bookie.clone()));
+        probes.set_role(match folded {
+            true => RestartRole::WholeCell,
+            false => RestartRole::Bookie(bookie.member().bookie.clone()),
+        });
         let http_stop = CancellationToken::new();
         let stop = http_stop.clone();
         let http = tokio::spawn(serve_probes(http, Arc::clone(&probes), connections, stop));

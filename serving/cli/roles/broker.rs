@@ -3,11 +3,11 @@
 //! Order of a start: addresses, etcd, cell record, bookies, name in metadata, listeners. At the end listeners drain and partitions close
 //! first, and the name is given back last: whoever looks a partition up is not sent to another broker before this one let it go.
 
-use bookie_client::RegisteredBookies;
+use bookie_client::{RegisteredBookies, list_registrations};
 use bookie_metadata::{LeaseId, Op};
 use hulse_proto::time::WallClock as _;
 use hulse_proto::wire::{Message as _, metadata as wire};
-use serving_broker::{ServeError, serve_with};
+use serving_broker::{DrainOrder, ServeError, serve_with};
 use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -65,7 +65,31 @@ struct Keys {
     node: wire::Node,
     /// Cancelled when it is to end: others get its partitions from then on.
     shutdown: CancellationToken,
+    /// The operator wants the same.
+    order: DrainOrder,
     told: Arc<Notify>,
+}
+
+impl Keys {
+    /// Tells of each change at once.
+    fn follow(&self) {
+        let (ending, told) = (self.shutdown.clone(), Arc::clone(&self.told));
+        let mut order = self.order.subscribe();
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    biased;
+                    () = ending.cancelled() => break,
+                    changed = order.changed() => if changed.is_err() {
+                        break;
+                    }
+                }
+                told.notify_one();
+            }
+            ending.cancelled().await;
+            told.notify_one();
+        });
+    }
 }
 
 impl Registered for Keys {
@@ -81,7 +105,7 @@ impl Registered for Keys {
     }
 
     fn mode(&self) -> &'static str {
-        match self.shutdown.is_cancelled() {
+        match self.shutdown.is_cancelled() || self.order.stands() {
             true => "draining",
             false => "normal",
         }
@@ -111,6 +135,8 @@ pub(super) struct Known {
     ground: Ground,
     bookies: RegisteredBookies,
     advertised: Advertised,
+    order: DrainOrder,
+    folded: bool,
     presence: JoinHandle<Result<(), PresenceError>>,
     leave: CancellationToken,
     shutdown: CancellationToken,
@@ -132,6 +158,13 @@ impl Known {
         let metadata_at = ground.at.clone();
         let bookies = bookies::of_cluster(Arc::clone(&ground.metadata)).await;
         let bookies = bookies.map_err(|error| failures::metadata(&error, &metadata_at))?;
+        let known = list_registrations(&*ground.metadata).await;
+        if known.is_ok_and(|known| known.is_empty()) {
+            tracing::warn!(
+                prefix = config.metadata.prefix,
+                "no bookie was ever registered in this cell: records wait until `hulse bookie format` has made some; is metadata.prefix that of the bookies?"
+            );
+        }
         let advertised = Advertised::new(&config, (at.grpc, at.http), ground.uuid());
         let advertised = advertised.with_kafka(&ports.kafka);
         let keys = Keys {
@@ -139,13 +172,11 @@ impl Known {
             key: format!("node/broker/{}", ground.name),
             node: advertised.node(),
             shutdown: shutdown.clone(),
+            order: DrainOrder::default(),
             told: Arc::default(),
         };
-        let (ending, told) = (shutdown.clone(), Arc::clone(&keys.told));
-        tokio::spawn(async move {
-            ending.cancelled().await;
-            told.notify_one();
-        });
+        keys.follow();
+        let order = keys.order.clone();
         let presence = Presence::register(Arc::clone(&ground.metadata), keys).await;
         let presence = presence.map_err(|error| failures::presence(&error, &metadata_at))?;
         let leave = CancellationToken::new();
@@ -158,6 +189,8 @@ impl Known {
             ground,
             bookies,
             advertised,
+            order,
+            folded,
             presence,
             leave,
             shutdown,
@@ -169,13 +202,15 @@ impl Known {
         let Ports { grpc, http, kafka } = self.ports;
         let kafka = kafka::listeners(kafka, self.memory.brokers, || self.ground.seed());
         let metadata_at = self.ground.at.clone();
-        let broker = serving::broker(
+        let mut broker = serving::broker(
             (&self.config, self.memory),
             self.ground,
             Arc::new(self.bookies),
             self.advertised,
             StorageReports::default(),
         );
+        broker.order = self.order;
+        broker.whole_cell = self.folded;
         let serving = serve_with(broker, grpc, http, kafka, self.shutdown.clone());
         Server {
             config: self.config,

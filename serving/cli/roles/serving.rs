@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bookie_client::{BookieDirectory, ClientConfig, LedgerClient};
 use hulse_proto::wire::metadata as wire;
 use serving_broker::{
-    BacklogLimits, Broker, BrokerConfig, Limits, Metrics, Partitions, PartitionsConfig,
+    BacklogLimits, Broker, BrokerConfig, DrainOrder, Limits, Metrics, Partitions, PartitionsConfig,
     QuotaAction, ServeError, StorageDamage, StorageMode, Topics, TopicsConfig,
 };
 use tokio::net::TcpListener;
@@ -158,6 +158,8 @@ pub(super) fn broker(
         clock: ground.clock,
         storage_mode: storage.mode,
         storage_damage: storage.damage,
+        order: DrainOrder::default(),
+        whole_cell: false,
     }
 }
 
@@ -174,6 +176,7 @@ fn settings(config: &Config, memory: Memory, ground: &Ground, advertised: String
         producer_expiry: config.broker.producer_expiry.0,
         ledger_roll_bytes: config.broker.ledger_roll_size.0,
         ledger_roll_age: config.broker.ledger_roll_age.0,
+        drain_rate: config.broker.drain_rate,
         retention: Limits {
             time: config.retention.time.limit().map(|period| period.0),
             bytes: config.retention.size.limit().map(|size| size.0),

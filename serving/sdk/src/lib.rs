@@ -48,10 +48,10 @@ mod testing;
 
 pub use admin::{
     Admin, AttachedConsumer, BacklogAction, BacklogQuota, Blocked, Bookie, BookieState, Bookies,
-    Broker, Cluster, Cursor, CursorSelection, CursorState, Damage, DamagedRecords, Keep,
-    KeptBacklog, Ledger, LiveBookie, MovedCursor, NewSubscription, NewTopic, Offsets, Partition,
-    Replication, Retention, Subscription, SubscriptionChange, Topic, TopicChange, TopicCopies,
-    TrimTo, Trimmed, UpdateEffect, Upkeep,
+    Broker, BrokerOrder, Cluster, Cursor, CursorSelection, CursorState, Damage, DamagedRecords,
+    Draining, Keep, KeptBacklog, Ledger, LiveBookie, MovedCursor, NewSubscription, NewTopic,
+    Offsets, Partition, Replication, Retention, Subscription, SubscriptionChange, Topic,
+    TopicChange, TopicCopies, TrimTo, Trimmed, UpdateEffect, Upkeep,
 };
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};

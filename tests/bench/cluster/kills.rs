@@ -77,8 +77,9 @@ fn bookies(cell: &mut Cell, table: &mut Table, runtime: &Runtime) -> anyhow::Res
         std::thread::sleep(QUIET);
         let began = Instant::now();
         std::thread::sleep(MISSED);
+        quiet.push((began, Instant::now()));
+        std::thread::sleep(QUIET);
         let event = cell.bookies[victim].kill()?;
-        quiet.push((began, event));
         std::thread::sleep(MISSED);
         killed.push((event, Instant::now()));
         cell.bookies[victim].start()?;

@@ -53,7 +53,7 @@ pub(crate) fn measure(folder: &Path, table: &mut Table, runtime: &Runtime) -> an
             topics.1 as f64 / topics.0.max(1) as f64
         ),
         &format!(
-            "{} topics, {} partitions, each with a ledger of its log and one of its state",
+            "{} topics, {} partitions with a ledger each",
             topics.0,
             partitions(&short)
         ),

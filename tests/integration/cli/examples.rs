@@ -37,7 +37,11 @@ const EXPECTED: &[(&str, i32)] = &[
     ("hulse bookies decommission bookie-3 --yes --wait", 3),
     ("hulse bookies read-only bookie-3 --dry-run", 3),
     ("hulse bookies lost bookie-3 --dry-run", 3),
+    ("hulse brokers drain broker-2 --dry-run", 3),
+    ("hulse drain broker-2 --dry-run", 3),
+    ("hulse drain broker-2 --within 5m", 3),
     // It is the only one.
+    ("hulse drain --self --within 60s", 5),
     ("hulse cluster check restart node-1", 5),
 ];
 /// What examples say about places, and where these are in the test.

@@ -183,6 +183,12 @@ fn two_brokers_in_one_process_share_the_partitions_over_kills_and_starts() {
     }
     let ready = http_get(&at(BROKERS_HTTP + 1), "/readyz").unwrap();
     assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+    // The others of its cell go with it.
+    for http in [BROKERS_HTTP, BROKERS_HTTP + 1, BROKERS_HTTP + 10] {
+        let stop = http_get(&at(http), "/readyz/stop").unwrap();
+        let no = stop.starts_with("HTTP/1.1 503") && stop.contains("in one process");
+        assert!(no, "{http}: {stop}");
+    }
     let runtime = runtime();
     let (first, second) = (client_at(&at(BROKERS)), client_at(&at(BROKERS + 1)));
     let both = BTreeSet::from([at(BROKERS), at(BROKERS + 1)]);

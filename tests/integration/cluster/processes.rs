@@ -2,13 +2,13 @@
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::super::report::report;
 use super::super::server::{HULSE, http_get};
+use super::etcd::Etcd;
 use super::link::{Links, Way};
 
 /// A process has this long to become ready: far above what it needs, also after a kill, when its name is free only with its lease.
@@ -48,6 +48,14 @@ impl Process {
         self.settings.push((name.to_owned(), value.to_owned()));
     }
 
+    /// Gives it other words in place of a flag and its value.
+    pub(crate) fn say(&mut self, flag: &str, words: &[&str]) {
+        let at = self.arguments.iter().position(|word| word == flag);
+        let at = at.expect("the flag was given");
+        let words = words.iter().map(|&word| word.to_owned());
+        self.arguments.splice(at..at + 2, words);
+    }
+
     /// Gives a broker other ports: this one and the next.
     pub(crate) fn move_to(&mut self, port: u16) {
         for (flag, port) in [("--grpc", port), ("--http", port + 1)] {
@@ -55,6 +63,19 @@ impl Process {
             let at = at.expect("a broker has both flags");
             self.arguments[at + 1] = format!("127.0.0.1:{port}");
         }
+    }
+
+    /// Runs `hulse bookie WORD` on the directory of a bookie, to its end.
+    pub(crate) fn make(&self, word: &str) -> Output {
+        let [bookie, flags @ ..] = &self.arguments[..] else {
+            panic!("a bookie has arguments");
+        };
+        let command = Command::new(&self.program)
+            .args([bookie, word])
+            .args(flags)
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
+            .output();
+        command.expect("the binary can be started")
     }
 
     pub(crate) fn spawn(&mut self) {
@@ -140,57 +161,6 @@ impl Drop for Process {
     }
 }
 
-/// An etcd of one member.
-pub(crate) struct Etcd {
-    pub(crate) process: Process,
-    port: u16,
-    _folder: TempDir,
-}
-
-impl Etcd {
-    /// Takes `port` and the next one. `None`, and a line in the report, when it is not installed.
-    pub(crate) fn start(port: u16) -> Option<Self> {
-        if Command::new("etcd").arg("--version").output().is_err() {
-            report("NOT RUN: clusters of processes: etcd is not on the PATH");
-            return None;
-        }
-        let folder = tempfile::tempdir().expect("a temporary directory can be made");
-        let client = format!("http://127.0.0.1:{port}");
-        let peer = format!("http://127.0.0.1:{}", port + 1);
-        let data = folder.path().join("data").display().to_string();
-        let cluster = format!("one={peer}");
-        let arguments = [
-            ["--name", "one"],
-            ["--data-dir", &data],
-            ["--listen-client-urls", &client],
-            ["--advertise-client-urls", &client],
-            ["--listen-peer-urls", &peer],
-            ["--initial-advertise-peer-urls", &peer],
-            ["--initial-cluster", &cluster],
-            ["--auto-compaction-mode", "periodic"],
-            ["--auto-compaction-retention", "10m"],
-            ["--logger", "zap"],
-        ];
-        let mut process = Process::new(
-            "etcd",
-            &arguments.concat(),
-            folder.path().join("etcd.log"),
-            (format!("127.0.0.1:{port}"), "/health"),
-        );
-        process.start();
-        Some(Self {
-            process,
-            port,
-            _folder: folder,
-        })
-    }
-
-    /// As `--metadata` takes it.
-    pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-}
-
 /// One process of a cluster, by its number from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Node {
@@ -223,7 +193,18 @@ impl Cluster {
 
     /// The same, every bookie and broker with these settings, as the environment has them.
     pub(crate) fn start_with(port: u16, bookies: usize, settings: &[(&str, &str)]) -> Option<Self> {
-        Self::start_over(port, bookies, None, settings)
+        let etcd = Etcd::start(port)?;
+        Some(Self::start_over(etcd, (port, bookies), None, settings))
+    }
+
+    /// The same, over an etcd of three members; the last of its ports is the fortieth.
+    pub(crate) fn start_on_three(
+        port: u16,
+        bookies: usize,
+        settings: &[(&str, &str)],
+    ) -> Option<Self> {
+        let etcd = Etcd::start_three([port, port + 36, port + 38])?;
+        Some(Self::start_over(etcd, (port, bookies), None, settings))
     }
 
     /// As [`Cluster::start`], with at most four bookies and three brokers, between any two of which the network can be cut. Takes 27
@@ -238,16 +219,16 @@ impl Cluster {
         bookies: usize,
         settings: &[(&str, &str)],
     ) -> Option<Self> {
-        Self::start_over(port, bookies, Some(Links::new()), settings)
+        let (etcd, links) = (Etcd::start(port)?, Some(Links::new()));
+        Some(Self::start_over(etcd, (port, bookies), links, settings))
     }
 
     fn start_over(
-        port: u16,
-        bookies: usize,
+        etcd: Etcd,
+        (port, bookies): (u16, usize),
         links: Option<Links>,
         settings: &[(&str, &str)],
-    ) -> Option<Self> {
-        let etcd = Etcd::start(port)?;
+    ) -> Self {
         let mut cluster = Self {
             bookies: Vec::new(),
             brokers: Vec::new(),
@@ -271,7 +252,16 @@ impl Cluster {
         for bookie in &mut cluster.bookies {
             bookie.wait_ready();
         }
-        Some(cluster)
+        cluster
+    }
+
+    /// Formats and starts one more bookie, which was made with the next number.
+    pub(crate) fn add_bookie(&mut self, bookie: Process) {
+        self.bookies.push(bookie);
+        let index = self.bookies.len() - 1;
+        let formatted = self.format(index);
+        assert!(formatted.status.success(), "{formatted:?}");
+        self.bookies[index].start();
     }
 
     /// From now on brokers that are added advertise links, so that they can be cut from each other. Takes three more ports, of which the
@@ -318,25 +308,13 @@ impl Cluster {
     }
 
     /// `hulse bookie format`, to its end.
-    pub(crate) fn format(&self, index: usize) -> std::process::Output {
-        self.make("format", index)
+    pub(crate) fn format(&self, index: usize) -> Output {
+        self.bookies[index].make("format")
     }
 
     /// `hulse bookie replace`, to its end.
-    pub(crate) fn replace(&self, index: usize) -> std::process::Output {
-        self.make("replace", index)
-    }
-
-    fn make(&self, word: &str, index: usize) -> std::process::Output {
-        let [bookie, flags @ ..] = &self.bookies[index].arguments[..] else {
-            panic!("a bookie has arguments");
-        };
-        let command = Command::new(HULSE)
-            .args([bookie, word])
-            .args(flags)
-            .envs(self.settings.iter().map(|(name, value)| (name, value)))
-            .output();
-        command.expect("the binary can be started")
+    pub(crate) fn replace(&self, index: usize) -> Output {
+        self.bookies[index].make("replace")
     }
 
     /// A bookie that was not started, with the folder and the ports of this number.
@@ -415,7 +393,7 @@ impl Cluster {
             return self.etcd.url();
         };
         let port = self.link_to_etcd(node);
-        links.link(port, self.etcd.port);
+        links.link(port, self.etcd.port());
         format!("http://127.0.0.1:{port}")
     }
 
@@ -459,6 +437,11 @@ impl Cluster {
     /// Everything passes again.
     pub(crate) fn heal(&self) {
         self.links.as_ref().expect("the cluster is linked").heal();
+    }
+
+    /// Where its files are.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The data directory of a bookie.

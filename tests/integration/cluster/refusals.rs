@@ -2,17 +2,25 @@
 
 use std::time::Duration;
 
-use super::super::server::{HULSE, copy};
+use hulse_sdk::Client;
+
+use super::super::server::{HULSE, copy, http_get};
+use super::load::{Load, runtime};
+use super::ports::Ports;
 use super::processes::{Cluster, Process};
+use super::truth::read_all;
 
 const PORT: u16 = 17_880;
 
-/// Starts a process that must end by itself; what it said.
+/// Starts a process that must end by itself, and says why and what to do.
 fn refused(mut process: Process, words: &str) {
     process.spawn();
     let status = process.ended();
-    assert_eq!(status.code(), Some(5), "{}", process.log());
-    assert!(process.log().contains(words), "{words}: {}", process.log());
+    let log = process.log();
+    assert_eq!(status.code(), Some(5), "{log}");
+    assert!(log.contains(words), "{words}: {log}");
+    let typed = log.contains("[HULSE-91") && log.contains("next:");
+    assert!(typed, "it has a code, and says what to do: {log}");
 }
 
 #[test]
@@ -64,7 +72,7 @@ fn other_life(cluster: &Cluster) {
     use bookie_metadata::{EtcdOptions, EtcdStore, MetadataStore as _, Op, Txn};
     use hulse_proto::wire::{Message as _, metadata as wire};
     const KEY: &str = "bookie/b1";
-    let runtime = super::load::runtime();
+    let runtime = runtime();
     // Its connection is dialled by a task.
     let _entered = runtime.enter();
     let options = EtcdOptions::new([cluster.etcd.url()], "hulse/");
@@ -99,6 +107,63 @@ fn broker_of_other_quorums_or_of_a_taken_name_is_refused() {
     cluster.stop();
 }
 
+/// Waits until a process says so.
+fn says(process: &Process, words: &str) {
+    let began = std::time::Instant::now();
+    while !process.log().contains(words) {
+        let waited = began.elapsed();
+        assert!(
+            waited < Duration::from_secs(20),
+            "{words}: {}",
+            process.log()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn bookie_of_another_cell_in_the_place_of_a_dead_one_gets_nothing() {
+    let ports = Ports::take();
+    let Some(mut cluster) = Cluster::start(ports.first, 3) else {
+        return;
+    };
+    cluster.add_broker();
+    let runtime = runtime();
+    let at = cluster.broker_address(0);
+    let client = Client::builder(&at).build().unwrap();
+    let load = runtime.block_on(Load::begin(&client, "elsewhere", 3));
+    runtime.block_on(load.goes_on("the beginning"));
+    cluster.bookies[0].kill();
+    // Of the same name and at the same address, but of another cell.
+    let mut strange = cluster.bookie_at(&cluster.data(9), 0, "b1");
+    strange.set("HULSE_METADATA__PREFIX", "other/");
+    let formatted = strange.make("format");
+    assert!(formatted.status.success(), "{formatted:?}");
+    strange.start();
+    runtime.block_on(load.goes_on("a bookie of another cell is there"));
+    std::thread::sleep(Duration::from_millis(1_000));
+    let page = http_get(&cluster.bookie_http(0), "/metrics").unwrap();
+    let taken = page
+        .lines()
+        .find(|line| line.starts_with("hulse_bookie_adds_total "));
+    assert!(taken.is_some_and(|line| line.ends_with(" 0")), "{taken:?}");
+    assert!(strange.stop().success(), "{}", strange.log());
+    cluster.bookies[0].start();
+    runtime.block_on(load.goes_on("its own is back"));
+    let (truth, followed) = runtime.block_on(load.end());
+    let found = runtime.block_on(read_all(&client, "elsewhere"));
+    truth.check(&found, "a bookie of another cell");
+    truth.check(&followed, "what was followed");
+
+    // A broker that is told of a cell without bookies says so: a prefix may be misspelt.
+    let mut lost = cluster.broker(1);
+    lost.set("HULSE_METADATA__PREFIX", "misspelt/");
+    lost.start();
+    says(&lost, "no bookie was ever registered in this cell");
+    assert!(lost.stop().success());
+    cluster.stop();
+}
+
 #[test]
 fn node_waits_for_etcd_and_can_be_ended_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,14 +182,6 @@ fn node_waits_for_etcd_and_can_be_ended_meanwhile() {
     waiting.set("HULSE_LISTEN__BOOKIE", "127.0.0.1:17960");
     waiting.set("HULSE_LISTEN__HTTP", "127.0.0.1:17961");
     waiting.spawn();
-    let began = std::time::Instant::now();
-    while !waiting.log().contains("waiting for the metadata store") {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "{}",
-            waiting.log()
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    says(&waiting, "waiting for the metadata store");
     assert!(waiting.stop().success(), "{}", waiting.log());
 }

@@ -133,17 +133,17 @@ fn happen(cluster: &mut Cluster, trouble: Trouble, random: &mut ChaCha8Rng) {
         Trouble::Wipe => {
             cluster.bookies[HARMED].kill();
             std::fs::remove_dir_all(cluster.data(HARMED)).unwrap();
-            replace(cluster);
+            replace(cluster, HARMED);
             cluster.bookies[HARMED].start();
         }
     }
 }
 
 /// Gives the bookie a new disk, as soon as its lease has ended.
-fn replace(cluster: &Cluster) {
+pub(super) fn replace(cluster: &Cluster, bookie: usize) {
     let began = Instant::now();
     loop {
-        let replaced = cluster.replace(HARMED);
+        let replaced = cluster.replace(bookie);
         if replaced.status.success() {
             return;
         }
@@ -155,7 +155,7 @@ fn replace(cluster: &Cluster) {
 }
 
 /// Waits until no ledger lacks a copy, as the next pass but one sees it.
-async fn whole(admin: &Admin) {
+pub(super) async fn whole(admin: &Admin) {
     let began = Instant::now();
     let mut first = None;
     loop {

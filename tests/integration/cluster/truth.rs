@@ -33,7 +33,7 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    fn note(&self, id: Id, fate: Fate) {
+    pub(crate) fn note(&self, id: Id, fate: Fate) {
         let mut fates = self.fates.lock().expect("nothing panics under this lock");
         fates.insert(id, fate);
     }

@@ -153,7 +153,9 @@ impl WriterCore {
     ) {
         let what = meaning(&error);
         let quorums = self.config.quorums;
-        let current = self.window.get_mut(tag.entry).is_some_and(|pending| {
+        // An entry that was given up meanwhile says as much of its member as one that is kept: it may be the one that was to tell
+        // whether the member takes adds again.
+        let current = self.window.get_mut(tag.entry).is_none_or(|pending| {
             let sent = matches!(pending.slot(quorums, tag.position),
                 Some(Slot::Sent { attempt, .. }) if attempt == tag.attempt);
             if sent {

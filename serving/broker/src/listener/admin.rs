@@ -284,6 +284,18 @@ impl v1::admin_server::Admin for AdminService {
         self.0.answer("Admin.ChangeBookie", work).await
     }
 
+    async fn drain_broker(
+        &self,
+        request: Request<v1::DrainBrokerRequest>,
+    ) -> Result<Response<v1::DrainBrokerResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            self.0.allow(Action::Operate, Resource::Cell)?;
+            self.0.drain_broker(request).await
+        };
+        self.0.answer("Admin.DrainBroker", work).await
+    }
+
     async fn move_partition(
         &self,
         request: Request<v1::MovePartitionRequest>,

@@ -19,6 +19,7 @@ use super::ingress::Ingress;
 use super::peers::Peers;
 use crate::authorise::{Action, Principal, Resource, authorise};
 use crate::backlogs::Board;
+use crate::drain_order::DrainOrder;
 use crate::metrics::Metrics;
 use crate::subscriptions::Subscriptions;
 use crate::topics::Topics;
@@ -32,6 +33,7 @@ pub(crate) struct FrontParts {
     pub(crate) metadata: Arc<dyn MetadataStore>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) storage_damage: Option<StorageDamage>,
+    pub(crate) order: DrainOrder,
 }
 
 /// The broker as its listeners see it. Shared by all of them; what those of other crates may use is in `seam`.
@@ -52,6 +54,8 @@ pub struct Front {
     pub(super) ingress: Ingress,
     /// The other brokers.
     pub(super) peers: Peers,
+    /// What the operator wants of it.
+    pub(super) order: DrainOrder,
     /// What reads may hold ahead of their connections, bytes.
     pub(super) read_ahead: Arc<Semaphore>,
     /// Sessions and reads; shutdown waits for them.
@@ -76,6 +80,7 @@ impl Front {
             backlogs: Board::default(),
             storage_damage: parts.storage_damage,
             peers: Peers::default(),
+            order: parts.order,
             credit_epochs: AtomicU64::new(1),
             metadata: parts.metadata,
             config: parts.config,

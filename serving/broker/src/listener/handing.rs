@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{NodeName, OwnerEpoch, PartitionId};
 use hulse_proto::wire::v1;
@@ -19,8 +18,6 @@ use super::wire::invalid;
 use crate::owners::moved_to;
 use crate::partition::Claim;
 
-/// Partitions that are given away at the same time when a broker leaves.
-const LEAVING_AT_ONCE: usize = 16;
 /// Longest time for giving partitions away at the end; the rest is taken over when the broker is gone.
 const LEAVING_MAX: Duration = Duration::from_secs(20);
 
@@ -107,14 +104,7 @@ impl Front {
         }
         let open = self.partitions.open_ids();
         let count = open.len();
-        let given = futures::stream::iter(open).map(|id| async move {
-            let heir = owners.heir(id)?;
-            let given = self.hand_over(id, &heir).await;
-            given.inspect_err(|fault| tracing::debug!(partition = %id, %fault, "a partition could not be handed over")).ok()
-        });
-        let given = given.buffer_unordered(LEAVING_AT_ONCE);
-        let given = given.filter_map(std::future::ready).count();
-        match timeout(LEAVING_MAX, given).await {
+        match timeout(LEAVING_MAX, self.give_away(open, || true)).await {
             Ok(given) => tracing::info!(given, count, "partitions were handed over"),
             Err(_) => tracing::warn!(
                 count,

@@ -3,7 +3,7 @@
 //! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `consuming` (sessions), `subscriptions`, `identity`
 //! (producer ids), `admin` (`retention`, `backlog`: its words for them; `effects`: what a change would let go; `damage`; `cluster`,
 //! `bookies`, `brokers`: the cell and its nodes), `peers` (what the owner does that another broker was asked for; `handing`: partitions
-//! change hands). They share `front`:
+//! change hands; `draining`: all of a broker's, by order). They share `front`:
 //! what is served, who may ask, and how an answer is counted. `wire` checks what came from outside, once; `opening` opens a
 //! partition for a request; `ingress` bounds what is read. `accept` and `router` are the server that carries the services; `seam` is
 //! what a listener of another wire stands on.
@@ -22,6 +22,7 @@ mod cluster;
 mod consuming;
 mod copies;
 mod damage;
+mod draining;
 mod effects;
 mod front;
 mod handing;

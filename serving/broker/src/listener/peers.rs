@@ -74,7 +74,7 @@ impl Peers {
         Ok(PeersClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX))
     }
 
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         endpoint: &str,
         patience: Duration,
@@ -288,6 +288,18 @@ impl v1::peers_server::Peers for PeersService {
             self.0.work_here(id, work).await
         };
         self.0.answer("Peers.Do", done).await
+    }
+
+    async fn drain(
+        &self,
+        request: Request<v1::DrainBrokerRequest>,
+    ) -> Result<Response<v1::DrainBrokerResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            self.0.allow(Action::Operate, Resource::Cell)?;
+            self.0.order_here(&request)
+        };
+        self.0.answer("Peers.Drain", work).await
     }
 
     async fn describe_open(

@@ -221,6 +221,11 @@ impl Owners {
         Some(heir.clone())
     }
 
+    /// The partitions whose last holder is this life of this broker, as far as is known.
+    pub(crate) fn held_here(&self) -> Vec<PartitionId> {
+        self.view().held_ids(&self.0.me, &self.0.boot)
+    }
+
     /// Whether holders are known without reading.
     pub(crate) fn knows_holders(&self) -> bool {
         self.view().knows_holders()

@@ -205,6 +205,13 @@ impl View {
         owner(partition, None, pin, among).map(|verdict| verdict.broker)
     }
 
+    /// The partitions that a life of a broker holds.
+    pub(super) fn held_ids(&self, broker: &NodeName, boot: &Bytes) -> Vec<PartitionId> {
+        let of = |held: &Held| held.by.broker == *broker && held.by.boot == *boot;
+        let held = self.held.iter().filter(|(_, held)| of(held));
+        held.map(|(id, _)| *id).collect()
+    }
+
     /// How many partitions each life of a broker holds.
     pub(super) fn held_by(&self, broker: &NodeName, boot: &Bytes) -> usize {
         let of = |held: &&Held| held.by.broker == *broker && held.by.boot == *boot;

@@ -13,6 +13,7 @@ use hulse_proto::id::{Offset, OwnerEpoch, PartitionId};
 use tokio::time::Instant;
 
 use super::handle::{Commands, PartitionHandle, Shared};
+use super::replicating::Replication;
 use super::shown::Shown;
 use super::takeover::Collaborators;
 use crate::backlogs::Refusal;
@@ -71,6 +72,7 @@ pub(super) fn keep(
         time_turns: with.time_turns.clone(),
         max_batch_bytes: with.max_batch_bytes,
         log_append_time: false,
+        replication: Mutex::new(Replication::default()),
         refusal: Refusal::default(),
     })));
 }

@@ -19,8 +19,8 @@ use uuid::Uuid;
 use super::bookie::MemoryBookie;
 use crate::listener::FrontParts;
 use crate::{
-    Broker, BrokerConfig, Front, Metrics, PartitionHandle, Partitions, PartitionsConfig, Topics,
-    TopicsConfig,
+    Broker, BrokerConfig, DrainOrder, Front, Metrics, PartitionHandle, Partitions,
+    PartitionsConfig, Topics, TopicsConfig,
 };
 
 /// A bookie that does not answer an add in time.
@@ -125,6 +125,8 @@ impl MemoryBroker {
             clock,
             storage_mode: None,
             storage_damage: None,
+            order: DrainOrder::default(),
+            whole_cell: false,
         }
     }
 
@@ -141,6 +143,7 @@ impl MemoryBroker {
             metadata: broker.metadata,
             metrics: broker.metrics,
             storage_damage: broker.storage_damage,
+            order: broker.order,
         })
     }
 

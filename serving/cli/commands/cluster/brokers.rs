@@ -12,6 +12,7 @@ pub(crate) struct BrokerView {
     pub(super) broker: String,
     endpoint: String,
     http: Option<String>,
+    state: &'static str,
     partitions: Option<u64>,
     registered_ms: i64,
 }
@@ -22,6 +23,10 @@ impl BrokerView {
             broker: info.name.clone(),
             endpoint: info.endpoint.clone(),
             http: Some(info.http.clone()).filter(|http| !http.is_empty()),
+            state: match info.draining {
+                true => "draining",
+                false => "serving",
+            },
             partitions: info.partitions,
             registered_ms: info.registered_ms,
         }
@@ -45,6 +50,10 @@ impl View for BrokerView {
         Field::text("broker", "its name"),
         Field::text("endpoint", "where clients reach it"),
         Field::text("http", "host:port of its metrics and health").or_null(),
+        Field::text(
+            "state",
+            "serving, or draining: it gives its partitions away and gets none",
+        ),
         Field::integer("partitions", "that it owns, or owned last").or_null(),
         Field::integer(
             "registered_ms",
@@ -57,12 +66,13 @@ impl View for BrokerView {
     }
 
     fn text(rows: &[Self], _wide: bool) -> String {
-        let mut table = Table::new(&["BROKER", "ENDPOINT", "HTTP", "PARTITIONS"]);
+        let mut table = Table::new(&["BROKER", "ENDPOINT", "HTTP", "STATE", "PARTITIONS"]);
         for row in rows {
             table.row(vec![
                 row.broker.clone(),
                 row.endpoint.clone(),
                 row.http.clone().unwrap_or_else(|| "-".to_owned()),
+                row.state.to_owned(),
                 row.partitions.map_or_else(|| "-".to_owned(), grouped),
             ]);
         }

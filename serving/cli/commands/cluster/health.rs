@@ -65,6 +65,17 @@ pub(crate) fn findings(info: &Cluster) -> Vec<Finding> {
             );
         }
     }
+    for broker in info.brokers.iter().filter(|one| one.draining) {
+        let name = &broker.name;
+        found.push(
+            Ailment::Draining
+                .found("a broker is being drained", name)
+                .why("the others get its partitions, and it gets none until it starts again")
+                .next(format!(
+                    "hulse drain {name} tells how far it is; hulse brokers undrain {name} ends it"
+                )),
+        );
+    }
     if let Some(upkeep) = &info.upkeep {
         found.extend(copies(info, upkeep));
     }

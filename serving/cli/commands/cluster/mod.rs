@@ -1,10 +1,11 @@
 //! `hulse cluster`, `hulse brokers`, `hulse bookies`: `status`, `brokers` and `bookies` show; `health` judges, for the doctor too; `check`
-//! answers yes or no; `changing` is an operator's word on a bookie.
+//! answers yes or no; `changing` is an operator's word on a bookie, `draining` one on a broker.
 
 mod bookies;
 mod brokers;
 mod changing;
 mod check;
+mod draining;
 mod health;
 mod status;
 
@@ -16,6 +17,7 @@ use crate::failure::{Failure, Stop};
 
 pub(crate) use bookies::BookieView;
 pub(crate) use brokers::BrokerView;
+pub(crate) use draining::drain;
 pub(crate) use health::findings;
 pub(crate) use status::StatusView;
 
@@ -49,12 +51,20 @@ pub(crate) async fn run(session: Session<'_>, command: &ClusterCommand) -> Resul
 /// # Errors
 /// The server's; there is no such broker.
 pub(crate) async fn run_brokers(session: Session<'_>, command: &Brokers) -> Result<(), Stop> {
+    if let Brokers::Drain(command) = command {
+        return drain(session, command).await;
+    }
     let admin = session.client()?.admin();
     let info = ask(&admin, true).await?;
     let views: Vec<BrokerView> = info.brokers.iter().map(BrokerView::of).collect();
     match command {
         Brokers::List => session.output.list(&views),
         Brokers::Describe { name } => session.output.one(&brokers::find(views, name)?),
+        Brokers::Undrain { name } => {
+            brokers::find(views, name)?;
+            draining::undrain(session, &admin, name).await
+        }
+        Brokers::Drain(_) => Ok(()),
     }
 }
 

@@ -89,6 +89,9 @@ impl StatusView {
         let (Some(lacking), Some(ledgers)) = (self.lacking_ledgers, self.ledgers) else {
             return "nobody has looked yet".to_owned();
         };
+        if ledgers == 0 {
+            return "there were no ledgers when somebody looked last".to_owned();
+        }
         if lacking == 0 {
             return format!("all {} ledgers have all of theirs", grouped(ledgers));
         }

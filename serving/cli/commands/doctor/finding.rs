@@ -78,7 +78,7 @@ pub(crate) enum Ailment {
     FewerCopies,
     /// Records that nobody has.
     NoCopyLeft,
-    /// A bookie is being decommissioned.
+    /// A bookie is being decommissioned, or a broker drained.
     Draining,
     /// Nobody repairs.
     NoUpkeep,

@@ -15,6 +15,7 @@ mod types;
 
 pub use backlog::{BacklogAction, BacklogQuota, KeptBacklog};
 pub use bookies::{Blocked, Bookie, BookieState, Bookies, LiveBookie, Upkeep};
+pub use brokers::{BrokerOrder, Draining};
 pub use cluster::{Broker, Cluster};
 pub use copies::{Replication, TopicCopies};
 pub use damage::{Damage, DamagedRecords};

@@ -242,6 +242,31 @@ fn late_copies_are_released_after_their_time_and_noted() {
 }
 
 #[test]
+fn member_whose_probe_was_given_up_before_its_answer_is_tried_again_and_used() {
+    let mut bench = Bench::new(3, 3, 2);
+    bench.append(1);
+    bench.answer(0, 0, Err(busy()));
+    bench.ack(0, 1);
+    bench.ack(0, 2);
+    // The entry is tried again, and released before that is answered.
+    bench.pass(Duration::from_secs(3));
+    let released = |effect: &WriterEffect| matches!(effect, WriterEffect::Released { .. });
+    assert!(bench.other.iter().any(released));
+    assert_eq!(bench.tag(0, 0).attempt, 1);
+    bench.answer(0, 0, Err(busy()));
+    bench.append(1);
+    bench.pass(Duration::from_secs(1));
+    bench.ack(1, 0);
+    // It counts: one more that is missing is not missed.
+    bench.ack(1, 1);
+    assert_eq!(bench.confirmed, vec![0, 1]);
+    bench.append(1);
+    bench.ack(2, 0);
+    bench.ack(2, 1);
+    assert_eq!(bench.confirmed, vec![0, 1, 2]);
+}
+
+#[test]
 fn late_copies_are_released_beyond_their_bytes() {
     let mut bench = Bench::new(3, 3, 2);
     let mut entry = 0;

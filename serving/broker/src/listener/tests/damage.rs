@@ -41,6 +41,7 @@ fn front(
         metadata: broker.metadata,
         metrics: broker.metrics,
         storage_damage: Some(Arc::new(move || report.clone())),
+        order: broker.order,
     })
 }
 

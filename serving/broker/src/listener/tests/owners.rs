@@ -6,6 +6,7 @@ use bookie_metadata::{MetadataStore as _, Op, Txn};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::NodeName;
 use hulse_proto::wire::v1;
+use hulse_proto::wire::v1::drain_broker_request::Order;
 
 use super::world::World;
 use crate::testing::MemoryBroker;
@@ -173,4 +174,49 @@ async fn partition_is_handed_over_by_the_word_of_either_broker() {
         assert_eq!(two.moved(1 - to, 3).await.details["broker"], name(to));
     }
     assert!(epoch >= 3);
+}
+
+impl Two {
+    /// The order, said to one broker, about the first.
+    async fn order(&self, said_to: usize, order: Order) -> v1::DrainBrokerResponse {
+        let request = v1::DrainBrokerRequest {
+            broker: name(0),
+            order: order.into(),
+        };
+        let told = self.brokers[said_to].admin().drain_broker(request).await;
+        told.unwrap().into_inner()
+    }
+}
+
+#[tokio::test]
+async fn broker_that_is_drained_gives_everything_away_until_the_order_is_taken_back() {
+    let two = Two::new().await;
+    let owners = two.owners(0).await;
+    let index = owners.iter().position(|owner| *owner == name(0)).unwrap() as u32;
+    assert_eq!(two.epoch(0, index).await.unwrap(), 1);
+    let before = two.order(1, Order::Look).await;
+    let of = |found: &v1::DrainBrokerResponse| -> u64 {
+        found.heirs.iter().map(|heir| heir.partitions).sum()
+    };
+    assert!(!before.draining && of(&before) == 1, "{before:?}");
+    assert_eq!(before.heirs[0].broker, name(1));
+    // Said twice, and at whichever broker, it is the same.
+    for said_to in [1, 0] {
+        assert!(two.order(said_to, Order::Drain).await.draining);
+    }
+    while of(&two.order(0, Order::Look).await) > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(two.served(1, index).await, 2);
+    assert_eq!(two.moved(0, index).await.details["broker"], name(1));
+    assert!(!two.order(1, Order::Serve).await.draining);
+    // Nothing comes back by itself, and there is no order for somebody else.
+    assert_eq!(two.epoch(1, index).await.unwrap(), 2);
+    let request = v1::DrainBrokerRequest {
+        broker: "nobody".to_owned(),
+        order: Order::Drain.into(),
+    };
+    let refused = two.brokers[0].admin().drain_broker(request).await;
+    let refused = Fault::from_status(&refused.unwrap_err()).unwrap();
+    assert_eq!(refused.reason, Reason::PreconditionFailed, "{refused}");
 }
