@@ -4,7 +4,8 @@
 //! what handles see of it) drives the state machine (`core`) which judges,
 //! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
 //! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
-//! ready, `trimming` moves its log start, `retaining` does what retention asks, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
+//! ready, `trimming` moves its log start, `retaining` does what retention asks, `snapshots` writes its state chain, `ownership` and
+//! `tenure` look whether it is still ours.
 
 mod accepted;
 mod consuming;
@@ -33,6 +34,7 @@ mod stopping;
 mod stopping_tests;
 mod takeover;
 mod task;
+mod tenure;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
