@@ -17,10 +17,10 @@ use uuid::Uuid;
 use crate::complaints::Complaints;
 use crate::config::BrokerConfig;
 use crate::log::{TailBudget, TimeTurns};
-use crate::owners::{Owners, Place};
+use crate::owners::{Lease, Owners, Place};
 use crate::partition::{
-    CertainParts, Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn,
-    take_over,
+    CertainParts, Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions,
+    certain_handle, spawn, take_over,
 };
 use crate::topics::Topic;
 
@@ -32,6 +32,8 @@ const REST_MIN: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(5);
 /// Ledgers whose data are removed at the same time.
 const BURIALS_AT_ONCE: usize = 8;
+/// Keys of partitions in doubt that are looked at at the same time.
+const DOUBTS_AT_ONCE: usize = 64;
 /// How long an opening waits at the start of a broker until the others are known.
 const BROKERS_WAIT: Duration = Duration::from_secs(2);
 /// Marks of removed partitions that are kept.
@@ -47,6 +49,8 @@ pub struct PartitionsConfig {
     pub clock: Arc<dyn WallClock>,
     /// This start of the broker.
     pub boot: Uuid,
+    /// What others know of its life.
+    pub lease: Lease,
 }
 
 /// How far a partition is here, as to its epoch.
@@ -181,6 +185,8 @@ impl Partitions {
             owners: Owners::new(config.name.clone(), boot, parts.metadata.clone()),
             broker: config.name.clone(),
             boot: parts.boot,
+            lease: parts.lease,
+            doubts: Semaphore::new(DOUBTS_AT_ONCE),
             producer_expiry: config.producer_expiry,
             roll_bytes: config.ledger_roll_bytes,
             roll_age: config.ledger_roll_age,
@@ -385,7 +391,7 @@ impl Partitions {
 
     /// What can be read of a partition that did not open because it is damaged; `fresh`: unless it is time for another try.
     pub(crate) fn certain(&self, partition: PartitionId, fresh: bool) -> Option<PartitionHandle> {
-        self.with.certain.get(partition, fresh)
+        certain_handle(&self.with, partition, fresh)
     }
 
     /// How many serve.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bookie_client::{BookieDirectory, ClientConfig, LedgerClient};
 use hulse_proto::wire::metadata as wire;
 use serving_broker::{
-    BacklogLimits, Broker, BrokerConfig, DrainOrder, Limits, Metrics, Partitions, PartitionsConfig,
+    BacklogLimits, Broker, BrokerConfig, DrainOrder, Lease, Limits, Metrics, Partitions,
+    PartitionsConfig,
     QuotaAction, ServeError, StorageDamage, StorageMode, Topics, TopicsConfig,
 };
 use tokio::net::TcpListener;
@@ -114,7 +115,7 @@ pub(super) fn broker(
     (config, memory): (&Config, Memory),
     mut ground: Ground,
     bookies: Arc<dyn BookieDirectory>,
-    advertised: Advertised,
+    (advertised, lease): (Advertised, Lease),
     storage: StorageReports,
 ) -> Broker {
     let mut client = ClientConfig::new(config.quorums());
@@ -136,6 +137,7 @@ pub(super) fn broker(
         client,
         clock: Arc::clone(&ground.clock),
         boot: advertised.boot,
+        lease,
     };
     let topics = TopicsConfig {
         default_partitions: settings.default_partitions,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bookie_metadata::Revision;
 use hulse_proto::error::Fault;
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId};
 use tokio::time::Instant;
@@ -16,42 +17,73 @@ use super::handle::{Commands, PartitionHandle, Shared};
 use super::replicating::Replication;
 use super::shown::Shown;
 use super::takeover::Collaborators;
+use super::tenure::Tenure;
 use crate::backlogs::Refusal;
 use crate::log::{LedgerSpan, LogReader, LogView};
+use crate::owners::Term;
 
 /// For so long readers are not held up by another try to open the partition.
 const FRESH_FOR: Duration = Duration::from_secs(2);
 
-/// Partitions that do not open, and when that was found out last. As many as there are at this broker.
+/// Partitions that do not open. As many as there are at this broker.
 #[derive(Default)]
-pub(crate) struct CertainParts(Mutex<BTreeMap<PartitionId, (Instant, PartitionHandle)>>);
+pub(crate) struct CertainParts(Mutex<BTreeMap<PartitionId, CertainPart>>);
+
+/// What is certain of one. Handles are made of it, one for each who asks: they know this map's owner.
+struct CertainPart {
+    /// When that was found out last.
+    at: Instant,
+    epoch: OwnerEpoch,
+    /// The version of the key that won the epoch.
+    won: Revision,
+    log: LogReader,
+}
 
 impl CertainParts {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PartitionId, (Instant, PartitionHandle)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PartitionId, CertainPart>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What was certain when the partition did not open the last time; `fresh`: unless it is time for another try.
-    pub(crate) fn get(&self, partition: PartitionId, fresh: bool) -> Option<PartitionHandle> {
-        let parts = self.lock();
-        let (at, part) = parts.get(&partition)?;
-        (!fresh || at.elapsed() < FRESH_FOR).then(|| part.clone())
     }
 
     /// It opens, or nobody shall read it here.
     pub(crate) fn forget(&self, partition: PartitionId) {
         self.lock().remove(&partition);
     }
+}
 
-    fn keep(&self, part: PartitionHandle) {
-        self.lock().insert(part.id(), (Instant::now(), part));
+/// What was certain when the partition did not open the last time; `fresh`: unless it is time for another try.
+pub(crate) fn handle(
+    with: &Arc<Collaborators>,
+    id: PartitionId,
+    fresh: bool,
+) -> Option<PartitionHandle> {
+    let parts = with.certain.lock();
+    let part = parts.get(&id)?;
+    if fresh && part.at.elapsed() >= FRESH_FOR {
+        return None;
     }
+    // Nobody is at the other end.
+    let (commands, _) = Commands::channel();
+    let offsets = part.log.with_view(|view| view.offsets());
+    Some(PartitionHandle(Arc::new(Shared {
+        id,
+        epoch: part.epoch,
+        commands,
+        shown: Arc::new(Shown::new(offsets)),
+        log: part.log.clone(),
+        with: with.clone(),
+        // In doubt from the beginning: metadata are asked before an end is told.
+        tenure: Tenure::new(part.won, Term::default()),
+        max_batch_bytes: with.max_batch_bytes,
+        log_append_time: false,
+        replication: Mutex::new(Replication::default()),
+        refusal: Refusal::default(),
+    })))
 }
 
 /// Keeps these ledgers, which are the first of the log, for readers: behind them nothing is certain, for this reason.
 pub(super) fn keep(
     with: &Collaborators,
-    (partition, epoch): (PartitionId, OwnerEpoch),
+    (partition, epoch, won): (PartitionId, OwnerEpoch, Revision),
     (log_start, spans): (Offset, Vec<LedgerSpan>),
     why: &Fault,
 ) {
@@ -60,19 +92,11 @@ pub(super) fn keep(
     };
     let mut view = LogView::new(spans, log_start, end.max(log_start), with.tail.clone());
     view.set_beyond(why.clone());
-    let shown = Arc::new(Shown::new(view.offsets()));
-    // Nobody is at the other end.
-    let (commands, _) = Commands::channel();
-    with.certain.keep(PartitionHandle(Arc::new(Shared {
-        id: partition,
+    let part = CertainPart {
+        at: Instant::now(),
         epoch,
-        commands,
-        shown,
+        won,
         log: LogReader::new(view),
-        time_turns: with.time_turns.clone(),
-        max_batch_bytes: with.max_batch_bytes,
-        log_append_time: false,
-        replication: Mutex::new(Replication::default()),
-        refusal: Refusal::default(),
-    })));
+    };
+    with.certain.lock().insert(partition, part);
 }

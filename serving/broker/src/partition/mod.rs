@@ -5,8 +5,8 @@
 //! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
 //! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
 //! ready, `trimming` moves its log start, `retaining` does what retention asks, `certain` is what can be read of one that does not
-//! open, `snapshots` writes its state chain, `replicating` gives its ledgers the copies that its topic asks for, `ownership` looks
-//! whether it is still ours.
+//! open, `snapshots` writes its state chain, `replicating` gives its ledgers the copies that its topic asks for, `ownership` and
+//! `tenure` look whether it is still ours.
 
 mod accepted;
 mod certain;
@@ -37,13 +37,14 @@ mod stopping;
 mod stopping_tests;
 mod takeover;
 mod task;
+mod tenure;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod trim_tests;
 mod trimming;
 
-pub(crate) use certain::CertainParts;
+pub(crate) use certain::{CertainParts, handle as certain_handle};
 pub use consuming::{CursorStart, Tie};
 pub use cursors::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorView,

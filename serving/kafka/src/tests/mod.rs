@@ -4,6 +4,7 @@ mod about;
 mod brokers;
 mod connection;
 mod copies;
+mod doubt;
 mod fetching;
 mod offsets;
 mod openings;

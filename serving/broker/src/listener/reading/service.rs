@@ -95,7 +95,8 @@ impl v1::log_server::Log for LogService {
                 Some(time) => open.offset_at_time(time).await?,
                 None => None,
             };
-            let offsets = open.offsets();
+            // After the look: that there is nothing so late is said of where the log ends.
+            let offsets = open.told_offsets().await?;
             Ok(v1::OffsetsResponse {
                 log_start: offsets.log_start.0,
                 high_watermark: offsets.high_watermark.0,
@@ -134,7 +135,7 @@ async fn begin(front: &Arc<Front>, request: &v1::ReadRequest) -> Result<Read, Fa
     };
     let open = front.open_to_read(id).await?;
     let next = Offset(request.start);
-    open.check(next)?;
+    open.check_offset(next).await?;
     Ok(Read {
         front: front.clone(),
         open,
@@ -160,6 +161,9 @@ impl Read {
                 }
                 if let Some(doubt) = self.open.beyond() {
                     return Err(doubt);
+                }
+                if self.next < self.open.told_offsets().await?.high_watermark {
+                    continue;
                 }
                 let item = v1::EndOfLog {
                     offset: self.next.0,
@@ -226,6 +230,8 @@ impl Read {
 
     async fn wait_for_more(&self) -> Result<(), Fault> {
         let mut changes = self.open.watch();
+        let lost = self.open.lost();
+        tokio::pin!(lost);
         loop {
             if let Some(fault) = self.open.ended() {
                 return Err(fault);
@@ -233,7 +239,11 @@ impl Read {
             if changes.borrow_and_update().high_watermark > self.next {
                 return Ok(());
             }
-            let changed = tokio::time::timeout(ENDED_CHECK, changes.changed()).await;
+            let changed = tokio::select! {
+                biased;
+                changed = tokio::time::timeout(ENDED_CHECK, changes.changed()) => changed,
+                fault = &mut lost => return Err(fault),
+            };
             if matches!(changed, Ok(Err(_))) && self.open.ended().is_none() {
                 let words = "partition stopped here without a word; look it up again";
                 return Err(Fault::new(Reason::PartitionMoved, words));
