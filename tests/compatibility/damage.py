@@ -1,35 +1,47 @@
 """The check of a partition in which storage has lost a record for ever: what a client hears, and that it does not wait for ever."""
 
+import json
 import pathlib
+import subprocess
+import sys
 import time
 
 import batches
 import wire
-from checks import NotRun, Row, expect, holds, numbered
+from checks import NODE, NotRun, Row, expect, holds, numbered
 
 MARKER = b"-- this record is lost in storage --"
 LOST = 10
 
 
 def damaged(bench):
-    """A topic of 21 records in three batches, each durable by itself; the one in the middle has one record, and cannot be read any more."""
+    """A topic of 21 records in batches that are durable one by one; the second has one record, and cannot be read any more."""
     if not bench.options.node:
         raise NotRun("needs --node FOLDER, to damage what the server has stored and start it again")
     folder = pathlib.Path(bench.options.node) / "hulse" / "bookie"
     if not folder.exists():
         raise NotRun("knows only what this server stores where")
     topic = bench.topic("damaged")
-    for values in (numbered(LOST), [MARKER + bench.run.encode() + topic.encode()], numbered(10, LOST + 1)):
+    lost = MARKER + bench.run.encode() + topic.encode()
+    for values in (numbered(LOST), [lost], numbered(10, LOST + 1)):
         bench.write(topic, batches.batch(values))
-    flipped = sum(flip(file, MARKER + bench.run.encode() + topic.encode()) for file in folder.glob("*.log"))
+    # In good order, so that a start has nothing of it to read again, and finds all of it closed.
+    kept = json.loads((pathlib.Path(bench.options.node) / "node.json").read_text())
+    node("stop", "--data", bench.options.node)
+    flipped = sum(flip(file, lost) for file in folder.glob("*.log"))
+    settings = [word for key, value in kept["settings"].items() for word in ("--set", f"{key}={value}")]
+    node("start", kept["what"], "--binary", kept["program"], "--data", bench.options.node, "--port", kept["port"], *settings)
     holds("the record is in no log file", flipped)
-    bench.kill()
     bench.wait_for(topic, 1)
     return topic
 
 
+def node(*words):
+    subprocess.run([sys.executable, NODE, *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+
+
 def flip(file, marker):
-    """Changes a byte of each place where it stands; how many there were. The server writes on behind it meanwhile."""
+    """Changes a byte of each place where it stands; how many there were."""
     with open(file, "r+b") as log:
         content, at, found = log.read(), 0, 0
         while (at := content.find(marker, at)) >= 0:

@@ -8,6 +8,7 @@
     reason = "a test that cannot go on ends there, and says where"
 )]
 
+mod below;
 mod cli;
 mod cluster;
 mod cursors;
@@ -30,6 +31,7 @@ mod refusals;
 mod report;
 mod retention;
 mod server;
+mod slow_full;
 mod space;
 mod subscription_commands;
 mod subscriptions;

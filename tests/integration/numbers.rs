@@ -3,12 +3,14 @@
 //! Number what is sent, check the numbers on arrival: LOST, DUP, ORDER and GHOST of the cases' common ground.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hulse_sdk::{Client, Error, Producer, Record, Start, Ticket};
 
 /// A refusal that lasts so long is the answer.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
+/// A server answers by then, if it does at all.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Where a record is: partition and offset.
 pub(crate) type Place = (u32, u64);
@@ -27,11 +29,22 @@ pub(crate) async fn send(
     producer.send(record).await
 }
 
-/// Numbers of a topic from its start up to its end or an error.
+/// Numbers of a topic from its start up to its end or an error. One that only says that the server does not answer is asked again for
+/// long: the machine may be busy.
 pub(crate) async fn read_until_error(
     client: &Client,
     topic: &str,
 ) -> (Vec<(Place, u64)>, Option<Error>) {
+    let begun = Instant::now();
+    loop {
+        match read_once(client, topic).await {
+            (_, Some(error)) if error.reason().is_none() && begun.elapsed() < ANSWERS_WITHIN => {}
+            read => return read,
+        }
+    }
+}
+
+async fn read_once(client: &Client, topic: &str) -> (Vec<(Place, u64)>, Option<Error>) {
     let mut found = Vec::new();
     let reader = client.reader(topic).start(Start::Earliest).follow(false);
     let mut reader = match reader.retry_timeout(REFUSED_FOR).build().await {

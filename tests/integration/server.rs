@@ -13,6 +13,11 @@ const READY_WITHIN: Duration = Duration::from_secs(180);
 /// And this long to answer; as far above.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
+/// And this long until nothing is wrong with it any more; as far above.
+const WELL_WITHIN: Duration = Duration::from_secs(120);
+/// What the doctor says of a disk whose syncs take long.
+pub(crate) const SLOW_DISK: &str = "DOCTOR-08";
+
 /// The program under test.
 pub(crate) const HULSE: &str = env!("CARGO_BIN_EXE_hulse");
 
@@ -163,6 +168,30 @@ impl Server {
         );
         String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr)
+    }
+
+    /// What the doctor finds, but for a slow disk: here it is as slow as the machine is busy.
+    pub(crate) fn findings(&self) -> Vec<serde_json::Value> {
+        let (server, http) = (self.address(), self.http());
+        let words = ["doctor", "--server", &server, "--http", &http, "-j"];
+        let found = run(&words, "").stdout;
+        let found = serde_json::from_slice::<Vec<serde_json::Value>>(&found);
+        let mut found = found.expect("the doctor answers with a list");
+        found.retain(|finding| finding["code"] != SLOW_DISK);
+        found
+    }
+
+    /// Waits until the doctor finds nothing.
+    pub(crate) fn wait_well(&self) {
+        let began = Instant::now();
+        loop {
+            let found = self.findings();
+            if found.is_empty() {
+                return;
+            }
+            assert!(began.elapsed() < WELL_WITHIN, "{found:?}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 
     /// Waits for `/readyz` (true) or the end of the process.

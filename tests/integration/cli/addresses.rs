@@ -55,13 +55,13 @@ fn list_of_a_silent_port_takes_its_time_and_applies_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap().to_string();
     let began = Instant::now();
-    let words = ["topics", "list", "--server", &silent, "--timeout", "4s"];
+    let words = ["topics", "list", "--server", &silent, "--timeout", "10s"];
     let output = run_within(WITHIN, &words);
     let (took, told) = (began.elapsed(), text(&output.stderr));
     assert_eq!(output.status.code(), Some(6), "{told}");
     assert!(!told.contains("may have been applied"), "{told}");
-    // Half of what it took before; a start of the process is allowed for.
-    assert!(took < Duration::from_millis(6_500), "{took:?}");
+    // And not twice that; a start of the process on a busy machine is allowed for.
+    assert!(took < Duration::from_secs(18), "{took:?}");
 }
 
 #[test]

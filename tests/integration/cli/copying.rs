@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::super::server::{HULSE, Server};
 use super::{PORT, done, json, text};
+
+/// A copy copies something by then.
+const COPIES_WITHIN: Duration = Duration::from_secs(120);
 
 /// Every record of a topic without its place, by key, in the order in which it stands there.
 fn by_key(server: &Server, topic: &str) -> BTreeMap<String, Vec<Value>> {
@@ -126,10 +129,19 @@ fn copy_goes_on_when_the_source_has_grown_to_as_many_partitions_as_the_target() 
     }
 }
 
+/// Records of the target, as far as there is one.
+fn copied(server: &Server) -> u64 {
+    let words = ["topics", "describe", "target", "-j"];
+    let told = server.hulse(&words, "").stdout;
+    let told = serde_json::from_slice::<serde_json::Value>(&told).unwrap_or_default();
+    told["records"].as_u64().unwrap_or(0)
+}
+
 #[test]
 fn copy_that_was_killed_goes_on_where_it_stopped() {
     let server = Server::start(PORT + 62);
     filled(&server, "3", 6_000);
+    let mut before = 0;
     for round in 0..6 {
         let mut child = Command::new(HULSE)
             .args([
@@ -148,7 +160,13 @@ fn copy_that_was_killed_goes_on_where_it_stopped() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(180 + 40 * round));
+        // Something more is copied, so that there is something to go on behind.
+        let began = Instant::now();
+        while copied(&server) <= before && child.try_wait().unwrap().is_none() {
+            assert!(began.elapsed() < COPIES_WITHIN, "nothing is copied");
+        }
+        before = copied(&server);
+        std::thread::sleep(Duration::from_millis(40 * round));
         // It may be done by now.
         let _ = child.kill();
         child.wait().unwrap();

@@ -51,6 +51,7 @@ fn doctor_says_what_it_looked_at_and_what_not() {
     done(&server, &["topics", "create", "a", "-p", "3"], "");
     done(&server, &["topics", "create", "b"], "");
     done(&server, &["subs", "create", "a", "s"], "");
+    server.wait_well();
     let well = server.hulse(&["doctor", "--http", &server.http()], "");
     let told = text(&well.stderr);
     assert!(well.status.success(), "{told}");

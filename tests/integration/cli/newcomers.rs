@@ -91,7 +91,7 @@ fn every_address_that_is_taken_is_told_at_one_start() {
         "--kafka",
         &kafka,
     ];
-    let refused = run_within(Duration::from_secs(20), &words);
+    let refused = run_within(Duration::from_secs(120), &words);
     let told = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(5), "{told}");
     for port in ports {

@@ -10,17 +10,17 @@ use super::done;
 
 const PORT: u16 = 17_930;
 /// What is told at once may take this long on a busy machine.
-const TOLD_WITHIN: Duration = Duration::from_secs(30);
+const TOLD_WITHIN: Duration = Duration::from_secs(100);
 
 /// A command that works on, and its words.
-struct Working {
-    child: Child,
+pub(super) struct Working {
+    pub(super) child: Child,
     words: Receiver<String>,
     heard: String,
 }
 
 impl Working {
-    fn start(server: &Server, arguments: &[&str]) -> Self {
+    pub(super) fn start(server: &Server, arguments: &[&str]) -> Self {
         let mut child = Command::new(HULSE)
             .args(["--server", &server.address()])
             .args(arguments)
@@ -46,7 +46,7 @@ impl Working {
     }
 
     /// Waits for a line with all of these words.
-    fn says(&mut self, words: &[&str]) -> String {
+    pub(super) fn says(&mut self, words: &[&str]) -> String {
         let until = Instant::now() + TOLD_WITHIN;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -59,8 +59,16 @@ impl Working {
         }
     }
 
+    /// Its words up to now, when it is ended.
+    pub(super) fn killed(&mut self) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.heard.extend(self.words.iter().map(|line| line + "\n"));
+        self.heard.clone()
+    }
+
     /// The rest of its words, after its end.
-    fn ends(&mut self) -> String {
+    pub(super) fn ends(&mut self) -> String {
         let status = self.child.wait().expect("it ends");
         self.heard.extend(self.words.iter().map(|line| line + "\n"));
         assert!(status.success(), "{status}: {}", self.heard);

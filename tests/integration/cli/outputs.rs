@@ -245,6 +245,7 @@ fn doctor_finds_nothing_on_a_healthy_server_and_tells_a_weak_sync_mode() {
     let server = Server::start(PORT + 46);
     done(&server, &["produce", "t"], "a\n");
     let http = server.http();
+    server.wait_well();
     assert_eq!(
         json(&server, &["doctor", "--http", &http]),
         serde_json::json!([])

@@ -1,8 +1,10 @@
 //! Records as `consume` and `peek` show them, and what both say where there are none to show.
 
+use std::io::Write as _;
 use std::time::Duration;
 
-use super::super::server::{Server, run, run_within};
+use super::super::server::{Server, run_within};
+use super::outages::Working;
 use super::{done, text};
 
 const PORT: u16 = 18_610;
@@ -51,27 +53,19 @@ fn consume_prints_a_table_where_one_is_asked_for_and_values_where_nothing_is() {
 fn warnings_of_a_command_are_sentences_and_not_lines_of_a_log() {
     let mut server = Server::start(PORT + 2);
     done(&server, &["topics", "create", "t"], "");
-    let address = server.address();
-    let waits = std::thread::spawn(move || {
-        let words = [
-            "--server",
-            &address,
-            "produce",
-            "t",
-            "--rate",
-            "2",
-            "--timeout",
-            "60s",
-        ];
-        run(&words, &"x\n".repeat(8))
-    });
-    std::thread::sleep(Duration::from_millis(1500));
+    let words = ["produce", "t", "--rate", "2", "--timeout", "120s"];
+    let mut producing = Working::start(&server, &words);
+    let mut input = producing.child.stdin.take().expect("it is a pipe");
+    write!(input, "{}", "x\n".repeat(8)).expect("it reads");
+    drop(input);
+    let peek = ["topics", "peek", "t", "--output", "name"];
+    while server.hulse(&peek, "").stdout.is_empty() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     server.kill();
-    std::thread::sleep(Duration::from_millis(3000));
+    producing.says(&["no server answers"]);
     server.restart();
-    let output = waits.join().unwrap();
-    let told = text(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let told = producing.ends();
     let warning = told.lines().find(|line| line.contains("no server answers"));
     assert!(
         warning.is_some_and(|line| line.starts_with("warning: no server")),
@@ -224,6 +218,7 @@ fn subscription_that_is_created_says_where_it_begins_and_what_waits() {
 
 /// What a command that follows says while nobody sends; it is ended then.
 fn said_while_waiting(server: &Server, words: &[&str]) -> String {
+    // What says nothing in this time says nothing; what says something is waited for elsewhere.
     let limit = Duration::from_secs(6);
     let address = server.address();
     let words = [&["--server", address.as_str()], words].concat();
@@ -247,7 +242,11 @@ fn consume_that_waits_says_that_nothing_is_there_yet() {
             "no record of s of t yet; it waits",
         ),
     ] {
-        let said = said_while_waiting(&server, words);
+        let mut waiting = Working::start(&server, words);
+        waiting.says(&["^C ends it"]);
+        // Once is enough.
+        std::thread::sleep(Duration::from_secs(1));
+        let said = waiting.killed();
         assert_eq!(said.matches("^C ends it").count(), 1, "{words:?}: {said}");
         assert!(said.contains(told), "{words:?}: {said}");
     }
