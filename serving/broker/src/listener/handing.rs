@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::front::Front;
 use super::peers::work_on;
 use super::wire::invalid;
-use crate::owners::moved_to;
+use crate::owners::{moved_to, owner_of};
 use crate::partition::Claim;
 
 /// Longest time for giving partitions away at the end; the rest is taken over when the broker is gone.
@@ -53,14 +53,35 @@ impl Front {
             revision: self.partitions.with.owners.revision().0,
         };
         let took = Instant::now();
-        let _leaving = Leaving::begin(self, id, &owner);
+        let leaving = Leaving::begin(self, id, &owner);
         self.partitions
             .close_below(id, OwnerEpoch(epoch.0 + 1), moved_to(&owner))
             .await;
         let take = work_on(id, Work::Take(epoch.0));
-        let done = self.ask_peer(&target.endpoint, take).await?;
+        let done = match self.ask_living(&target, take).await {
+            Ok(done) => done,
+            Err(fault) => {
+                drop(leaving);
+                return self.not_taken(id, to, fault).await;
+            }
+        };
         tracing::info!(partition = %id, %to, epoch = done.leader_epoch, took = ?took.elapsed(), "partition was handed over");
         Ok(OwnerEpoch(done.leader_epoch))
+    }
+
+    /// Nobody says that the new owner took it. Whoever wins the next epoch serves it: that one, if it was only silent, or this broker.
+    async fn not_taken(
+        &self,
+        id: PartitionId,
+        to: &NodeName,
+        fault: Fault,
+    ) -> Result<OwnerEpoch, Fault> {
+        let moved = self.open(id).await.map(drop);
+        let owner = moved.err().as_ref().and_then(owner_of);
+        match owner.filter(|owner| owner.broker == to.as_str() && owner.leader_epoch > 0) {
+            Some(owner) => Ok(OwnerEpoch(owner.leader_epoch)),
+            None => Err(fault),
+        }
     }
 
     /// Another broker hands a partition over, of which it had this epoch.
