@@ -17,6 +17,7 @@ async fn epoch(world: &World, topic: &bytes::Bytes, index: u32) -> Result<u32, F
     let request = v1::OffsetsRequest {
         partition: partition(topic, index),
         at_time: None,
+        start_only: false,
     };
     match world.log().offsets(request).await {
         Ok(answer) => Ok(answer.into_inner().leader_epoch),
