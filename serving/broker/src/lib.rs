@@ -18,6 +18,7 @@
 mod accepting_loss;
 mod authorise;
 mod backlogs;
+mod balance;
 mod clock;
 mod complaints;
 mod config;
@@ -45,6 +46,7 @@ pub mod testing;
 mod topics;
 
 pub use authorise::{Action, Principal, Resource, authorise};
+pub use balance::BalanceLimits;
 pub use backlogs::{BacklogLimits, BacklogPolicy, QuotaAction};
 pub use config::BrokerConfig;
 pub use http::{Probes, StorageMode, serve_probes};

@@ -19,7 +19,8 @@ use crate::config::BrokerConfig;
 use crate::log::{TailBudget, TimeTurns};
 use crate::owners::{Owners, Place};
 use crate::partition::{
-    Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn, take_over,
+    Claim, Collaborators, PartitionHandle, PartitionPolicy, ReadAhead, RestingPartitions, spawn,
+    take_over,
 };
 
 /// A failed opening is answered from memory for this long, so that clients' retries do not become a storm of take-overs.
@@ -187,6 +188,7 @@ impl Partitions {
             burials: Semaphore::new(BURIALS_AT_ONCE),
             late: Complaints::default(),
             resting: RestingPartitions::default(),
+            ahead: ReadAhead::default(),
             mutation: config.mutation,
         };
         Self {
@@ -335,6 +337,12 @@ impl Partitions {
     /// Those that serve and have subscriptions.
     pub(crate) fn consumed(&self) -> Vec<PartitionHandle> {
         self.serving(PartitionHandle::is_consumed)
+    }
+
+    /// Of those that serve: the leader epoch, and bytes in and out since it was opened.
+    pub(crate) fn traffic(&self) -> Vec<(PartitionId, u32, u64)> {
+        let told = |open: &PartitionHandle| (open.id(), open.leader_epoch().0, open.traffic());
+        self.serving(|_| true).iter().map(told).collect()
     }
 
     /// Those that serve.

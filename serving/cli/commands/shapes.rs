@@ -121,6 +121,7 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row("brokers list", Answer::Many(cluster::BrokerView::FIELDS)),
     row("brokers describe", Answer::One(cluster::BrokerView::FIELDS)),
+    dry("brokers balance", Answer::Many(cluster::MoveView::FIELDS)),
     row("bookies list", Answer::Many(cluster::BookieView::FIELDS)),
     row("bookies describe", Answer::One(cluster::BookieView::FIELDS)),
     dry(

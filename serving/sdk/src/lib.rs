@@ -47,11 +47,11 @@ mod session;
 mod testing;
 
 pub use admin::{
-    Admin, AttachedConsumer, BacklogAction, BacklogQuota, Blocked, Bookie, BookieState, Bookies,
-    Broker, Cluster, Cursor, CursorSelection, CursorState, Damage, DamagedRecords, Keep,
-    KeptBacklog, Ledger, LiveBookie, MovedCursor, NewSubscription, NewTopic, Offsets, Partition,
-    Retention, Subscription, SubscriptionChange, Topic, TopicChange, TrimTo, Trimmed, UpdateEffect,
-    Upkeep,
+    Admin, AttachedConsumer, BacklogAction, BacklogQuota, BalanceMove, BalanceReport, Blocked,
+    Bookie, BookieState, Bookies, Broker, Cluster, Cursor, CursorSelection, CursorState, Damage,
+    DamagedRecords, Keep, KeptBacklog, Ledger, LiveBookie, MovedCursor, NewSubscription, NewTopic,
+    Offsets, Partition, Retention, Subscription, SubscriptionChange, Topic, TopicChange, TrimTo,
+    Trimmed, UpdateEffect, Upkeep,
 };
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};

@@ -1,4 +1,5 @@
-//! The cell as an operator sees it: its nodes, and how its copies are. All of it is read from metadata, by whichever broker is asked.
+//! The cell as an operator sees it: its nodes, and how its copies are. It is read from metadata, but for the load, which
+//! brokers are asked for; by whichever broker is asked.
 
 use std::collections::BTreeMap;
 
@@ -32,6 +33,12 @@ impl Front {
         if partitions {
             self.count_partitions(&mut brokers).await?;
         }
+        let (loads, balance) = self.loads_shown().await;
+        for (name, (broker, _)) in &mut brokers {
+            if let Some(told) = loads.get(name) {
+                (broker.load, broker.open) = (Some(told.load), Some(told.open));
+            }
+        }
         let quorums = cell.settings.quorums;
         Ok(v1::DescribeClusterResponse {
             cell_uuid: Bytes::copy_from_slice(cell.cell.0.as_bytes()),
@@ -44,6 +51,7 @@ impl Front {
             upkeep: of_bookies.upkeep,
             answered_by: self.config.name.to_string(),
             now_ms: self.partitions.with.clock.now_ms(),
+            balance,
         })
     }
 
@@ -72,6 +80,8 @@ impl Front {
                 registered_ms: node.clock_ms,
                 partitions: None,
                 draining: node.mode == "draining",
+                load: None,
+                open: None,
             };
             (name, (described, node.boot_uuid))
         });

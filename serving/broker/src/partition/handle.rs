@@ -18,6 +18,7 @@ use super::cursors::CursorCommand;
 use super::retaining::RetainCommand;
 use super::shown::Shown;
 use super::task::{self, Task};
+use super::traffic::Traffic;
 use super::trimming::TrimCommand;
 use crate::IngressPermit;
 use crate::backlogs::Refusal;
@@ -123,6 +124,8 @@ pub(crate) enum Command {
     Trim(TrimCommand),
     /// Of subscriptions.
     Cursors(CursorCommand),
+    /// Write a snapshot if a next owner would have much to replay; answers when that is done.
+    Brief(oneshot::Sender<()>),
     /// End, with this word to everyone who waits.
     Stop {
         why: Fault,
@@ -177,6 +180,7 @@ pub(crate) struct Shared {
     pub(crate) log_append_time: bool,
     /// Why no batches are taken, because of a backlog.
     pub(crate) refusal: Refusal,
+    pub(crate) traffic: Traffic,
 }
 
 /// An open partition.
@@ -244,6 +248,7 @@ impl PartitionHandle {
             );
             return Err(Some(Fault::new(Reason::Overloaded, why)));
         }
+        self.0.traffic.taken(batch.len());
         let (answer, receiver) = oneshot::channel();
         let command = Command::Produce(ProduceCommand {
             header,
@@ -308,7 +313,13 @@ impl PartitionHandle {
     /// # Errors
     /// OFFSET_OUT_OF_RANGE with `log_start` and `high_watermark`; DATA_DAMAGED; STORAGE_UNAVAILABLE.
     pub async fn read(&self, start: Offset, max_bytes: usize) -> Result<ReadChunk, Fault> {
-        self.0.log.read(start, max_bytes).await
+        let read = self.0.log.read(start, max_bytes).await;
+        read.inspect(|chunk| self.0.traffic.given(chunk))
+    }
+
+    /// Bytes in and out since it was opened.
+    pub(crate) fn traffic(&self) -> u64 {
+        self.0.traffic.bytes()
     }
 
     /// The first record whose timestamp is at least `timestamp`: its offset and timestamp. Cancel-safe: a batch that is being opened

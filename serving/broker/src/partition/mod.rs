@@ -4,9 +4,12 @@
 //! what handles see of it) drives the state machine (`core`) which judges,
 //! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
 //! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
-//! ready, `trimming` moves its log start, `retaining` does what retention asks, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
+//! ready (`spans`: its ledgers), `trimming` moves its log start, `retaining` does what retention asks, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
+//! `traffic` counts what it has to do; `ahead` and `brief` make a hand-over short.
 
 mod accepted;
+mod ahead;
+mod brief;
 mod consuming;
 mod core;
 mod cursors;
@@ -28,6 +31,7 @@ mod rolling;
 mod room_tests;
 mod shown;
 mod snapshots;
+mod spans;
 mod stopping;
 #[cfg(test)]
 mod stopping_tests;
@@ -35,10 +39,12 @@ mod takeover;
 mod task;
 #[cfg(test)]
 mod tests;
+mod traffic;
 #[cfg(test)]
 mod trim_tests;
 mod trimming;
 
+pub(crate) use ahead::{ReadAhead, differs, read_ahead};
 pub use consuming::{CursorStart, Tie};
 pub use cursors::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorView,

@@ -350,6 +350,7 @@ mod tests {
             burials: tokio::sync::Semaphore::new(1),
             late: crate::complaints::Complaints::default(),
             resting: Default::default(),
+            ahead: Default::default(),
             mutation: Mutation::default(),
         };
         let partition = PartitionId {

@@ -19,10 +19,12 @@ use prost::Message;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
+use super::ahead::{Closed, ReadAhead};
 use super::core::CoreConfig;
 use super::ownership;
 use super::resting::RestingPartitions;
 use super::snapshots::StateWriter;
+use super::spans::spans;
 use crate::complaints::Complaints;
 use crate::keys::partition_key;
 use crate::log::{Chain, LedgerSpan, LogReader, LogView, TailBudget, TimeTurns};
@@ -33,7 +35,7 @@ use crate::storage_fault;
 /// Bytes asked of a state ledger at once.
 const STATE_READ_BYTES: u32 = 8 << 20;
 /// Ledgers whose metadata are read at once.
-const LOOKS_MAX: usize = 32;
+pub(super) const LOOKS_MAX: usize = 32;
 /// How long a take-over of unknown outcome is asked after.
 const EPOCH_TRIES: u32 = 20;
 
@@ -60,6 +62,8 @@ pub(crate) struct Collaborators {
     pub(crate) late: Complaints,
     /// Partitions that have nothing to do.
     pub(crate) resting: RestingPartitions,
+    /// What was read of partitions that are to come from other brokers.
+    pub(crate) ahead: ReadAhead,
     /// For tests: a rule that is switched off.
     pub(crate) mutation: Mutation,
 }
@@ -133,8 +137,9 @@ async fn load(
     let epoch = OwnerEpoch(record.owner_epoch);
     let log_chain = load_chain(with, partition, LedgerKind::Log).await?;
     let state_chain = load_chain(with, partition, LedgerKind::State).await?;
-    let state_ledgers = recover_all(with, &state_chain, &guard).await?;
-    let log_ledgers = recover_all(with, &log_chain, &guard).await?;
+    let known = with.ahead.known(partition);
+    let state_ledgers = recover_all(with, &state_chain, &guard, &known).await?;
+    let log_ledgers = recover_all(with, &log_chain, &guard, &known).await?;
     let mut state = fold_state(with, partition, &state_ledgers).await?;
     let lossy = log_ledgers
         .iter()
@@ -313,7 +318,7 @@ pub(crate) async fn win_epoch(
     }
 }
 
-async fn load_chain(
+pub(super) async fn load_chain(
     with: &Collaborators,
     partition: PartitionId,
     kind: LedgerKind,
@@ -329,17 +334,26 @@ async fn recover_all(
     with: &Collaborators,
     chain: &Chain,
     guard: &Compare,
+    known: &Closed,
 ) -> Result<Vec<(LedgerId, LedgerMetadata)>, Fault> {
     let all: Vec<LedgerId> = chain.links().map(|link| LedgerId(link.ledger)).collect();
     let mut looks = stream::iter(all)
-        .map(|ledger| async move { (ledger, with.client.describe(ledger).await) })
+        .map(|ledger| async move {
+            let found = match known.get(&ledger) {
+                // Closed for ever.
+                Some(metadata) => Ok(Some(metadata.clone())),
+                None => {
+                    let found = with.client.describe(ledger).await;
+                    found.map(|found| found.map(|(metadata, _)| metadata))
+                }
+            };
+            (ledger, found)
+        })
         .buffered(LOOKS_MAX);
     let mut ledgers = Vec::new();
     while let Some((ledger, found)) = looks.next().await {
         let found = found.map_err(|error| storage_fault::metadata(&error))?;
-        let closed = found
-            .map(|(metadata, _)| metadata)
-            .filter(|metadata| metadata.state == LedgerState::Closed);
+        let closed = found.filter(|metadata| metadata.state == LedgerState::Closed);
         let metadata = match closed {
             Some(metadata) => metadata,
             None => recover(with, ledger, guard).await?,
@@ -362,7 +376,7 @@ async fn recover(
     recovered.map_err(|error| storage_fault::recover(ledger, &error))
 }
 
-fn totals(ledger: LedgerId, metadata: &LedgerMetadata) -> Result<ClosedTotals, Fault> {
+pub(super) fn totals(ledger: LedgerId, metadata: &LedgerMetadata) -> Result<ClosedTotals, Fault> {
     metadata.closed.ok_or_else(|| {
         Fault::new(
             Reason::Internal,
@@ -412,42 +426,6 @@ async fn fold_state(
         tracing::warn!(%partition, deltas = lost, "what subscriptions acknowledged is lost in part, as an operator accepted; those records come again");
     }
     Ok(fold.finish())
-}
-
-/// The ledgers of the log, checked against P3: each begins where the one before ended, or at a recorded gap, and the first one not
-/// above the log start.
-fn spans(
-    with: &Collaborators,
-    chain: &Chain,
-    ledgers: Vec<(LedgerId, LedgerMetadata)>,
-) -> Result<Vec<LedgerSpan>, Fault> {
-    let mut spans: Vec<LedgerSpan> = Vec::with_capacity(ledgers.len());
-    for (link, (ledger, metadata)) in chain.links().zip(ledgers) {
-        let totals = totals(ledger, &metadata)?;
-        let begins = link.gap_start.map_or(Offset(link.base_offset), Offset);
-        let (follows, expected) = match spans.last() {
-            Some(before) => (before.end == begins, before.end),
-            None => (begins <= chain.log_start(), chain.log_start()),
-        };
-        if !follows {
-            let why = format!("it begins at offset {begins}, what is before it ends at {expected}");
-            return Err(storage_fault::damaged(ledger, &why));
-        }
-        let created_at = metadata.created_at;
-        let mut span = LedgerSpan::new(
-            ledger,
-            Offset(link.base_offset),
-            OwnerEpoch(link.owner_epoch),
-            with.client.reader(ledger, metadata),
-        );
-        span.gap_start = link.gap_start.map(Offset);
-        span.end = Offset(link.base_offset + totals.offset_span);
-        span.end_entry = totals.end;
-        span.bytes = totals.bytes;
-        span.created_at = created_at;
-        spans.push(span);
-    }
-    Ok(spans)
 }
 
 /// The link of a new log ledger.

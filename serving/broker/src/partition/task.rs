@@ -28,6 +28,7 @@ use super::shown::{EndedOnDrop, Shown};
 use super::snapshots::{SnapshotError, StateWriter};
 use super::stopping::{End, Stopping};
 use super::takeover::{Collaborators, Taken};
+use super::traffic::Traffic;
 use super::trimming::{Trimming, Wanted};
 use crate::IngressPermit;
 use crate::backlogs::Refusal;
@@ -92,6 +93,8 @@ pub(crate) struct Task {
     pub(super) state_writer: Option<StateWriter>,
     pub(super) snapshot_work: Option<SnapshotWork>,
     pub(super) snapshot_failing: bool,
+    /// Who waits for the snapshot.
+    pub(super) brief: Option<oneshot::Sender<()>>,
     pub(super) trimming: Trimming,
     pub(super) cursors: CursorTask,
     /// It was told to stop.
@@ -118,6 +121,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         max_batch_bytes: with.max_batch_bytes,
         log_append_time: taken.config.log_append_time,
         refusal: Refusal::default(),
+        traffic: Traffic::default(),
     }));
     let mutation = with.mutation;
     let task = Task {
@@ -147,6 +151,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         state_writer: Some(taken.state_writer),
         snapshot_work: None,
         snapshot_failing: false,
+        brief: None,
         // An earlier owner may have left something to do.
         trimming: Trimming::default(),
         cursors,
@@ -287,6 +292,7 @@ impl Task {
                 Command::Retain(retain) => self.retain(retain),
                 Command::Trim(trim) => self.trim(trim),
                 Command::Cursors(command) => self.cursor_command(command),
+                Command::Brief(done) => self.be_brief(done),
                 Command::Stop { why, done } => {
                     self.stopping = Some(Stopping::new(why, done));
                     break;
@@ -376,6 +382,7 @@ impl Task {
         result: Result<(), SnapshotError>,
     ) -> Result<(), Fault> {
         let now = self.clock.now_ms();
+        self.brief = None;
         match result {
             Ok(()) => {
                 self.snapshot_failing = false;

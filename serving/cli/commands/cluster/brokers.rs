@@ -4,7 +4,7 @@ use hulse_sdk::Broker;
 use serde::Serialize;
 
 use crate::failure::{Code, Failure};
-use crate::output::{Field, Table, View, grouped};
+use crate::output::{Field, Table, View, bytes, grouped};
 
 /// A broker that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -13,6 +13,9 @@ pub(crate) struct BrokerView {
     endpoint: String,
     http: Option<String>,
     partitions: Option<u64>,
+    open: Option<u64>,
+    load_bytes_per_s: Option<u64>,
+    draining: bool,
     registered_ms: i64,
 }
 
@@ -23,9 +26,17 @@ impl BrokerView {
             endpoint: info.endpoint.clone(),
             http: Some(info.http.clone()).filter(|http| !http.is_empty()),
             partitions: info.partitions,
+            open: info.open,
+            load_bytes_per_s: info.load,
+            draining: info.draining,
             registered_ms: info.registered_ms,
         }
     }
+}
+
+/// "12MiB/s".
+pub(super) fn rate(bytes_per_second: u64) -> String {
+    format!("{}/s", bytes(bytes_per_second))
 }
 
 /// The one of this name.
@@ -46,6 +57,13 @@ impl View for BrokerView {
         Field::text("endpoint", "where clients reach it"),
         Field::text("http", "host:port of its metrics and health").or_null(),
         Field::integer("partitions", "that it owns, or owned last").or_null(),
+        Field::integer("open", "of these, as it told with its load").or_null(),
+        Field::integer(
+            "load_bytes_per_s",
+            "in and out over its open partitions; null: it runs alone, or did not tell",
+        )
+        .or_null(),
+        Field::boolean("draining", "it gives its partitions away, and gets none"),
         Field::integer(
             "registered_ms",
             "its clock when it registered, ms since 1970",
@@ -57,13 +75,18 @@ impl View for BrokerView {
     }
 
     fn text(rows: &[Self], _wide: bool) -> String {
-        let mut table = Table::new(&["BROKER", "ENDPOINT", "HTTP", "PARTITIONS"]);
+        let mut table = Table::new(&["BROKER", "ENDPOINT", "HTTP", "PARTITIONS", "LOAD"]);
         for row in rows {
+            let load = row.load_bytes_per_s;
             table.row(vec![
-                row.broker.clone(),
+                match row.draining {
+                    true => format!("{} (draining)", row.broker),
+                    false => row.broker.clone(),
+                },
                 row.endpoint.clone(),
                 row.http.clone().unwrap_or_else(|| "-".to_owned()),
                 row.partitions.map_or_else(|| "-".to_owned(), grouped),
+                load.map_or_else(|| "-".to_owned(), rate),
             ]);
         }
         table.render()

@@ -1,6 +1,7 @@
-//! `hulse cluster`, `hulse brokers`, `hulse bookies`: `status`, `brokers` and `bookies` show; `health` judges, for the doctor too; `check`
+//! `hulse cluster`, `hulse brokers`, `hulse bookies`: `status`, `brokers` and `bookies` show; `balance` evens out brokers; `health` judges, for the doctor too; `check`
 //! answers yes or no; `changing` is an operator's word on a bookie.
 
+mod balance;
 mod bookies;
 mod brokers;
 mod changing;
@@ -14,6 +15,7 @@ use crate::arguments::{Bookies, Brokers, ClusterCommand};
 use crate::commands::session::Session;
 use crate::failure::{Failure, Stop};
 
+pub(crate) use balance::MoveView;
 pub(crate) use bookies::BookieView;
 pub(crate) use brokers::BrokerView;
 pub(crate) use health::findings;
@@ -50,11 +52,15 @@ pub(crate) async fn run(session: Session<'_>, command: &ClusterCommand) -> Resul
 /// The server's; there is no such broker.
 pub(crate) async fn run_brokers(session: Session<'_>, command: &Brokers) -> Result<(), Stop> {
     let admin = session.client()?.admin();
+    if matches!(command, Brokers::Balance) {
+        return balance::run(session, &admin).await;
+    }
     let info = ask(&admin, true).await?;
     let views: Vec<BrokerView> = info.brokers.iter().map(BrokerView::of).collect();
     match command {
         Brokers::List => session.output.list(&views),
         Brokers::Describe { name } => session.output.one(&brokers::find(views, name)?),
+        Brokers::Balance => Ok(()),
     }
 }
 

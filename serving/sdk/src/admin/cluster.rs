@@ -2,6 +2,7 @@
 
 use hulse_proto::wire::v1;
 
+use super::balance::BalanceReport;
 use super::bookies::{Bookie, Upkeep};
 use super::handle::Admin;
 use crate::error::Error;
@@ -24,6 +25,8 @@ pub struct Cluster {
     pub answered_by: String,
     /// Its clock, ms since 1970.
     pub now_ms: i64,
+    /// What the balancer saw and did last; `None`: one broker runs, or nobody balances.
+    pub balance: Option<BalanceReport>,
 }
 
 /// A broker that runs.
@@ -42,6 +45,10 @@ pub struct Broker {
     pub partitions: Option<u64>,
     /// It gives its partitions away, and gets none.
     pub draining: bool,
+    /// Bytes in and out per second over its open partitions; `None`: it runs alone, or did not answer.
+    pub load: Option<u64>,
+    /// Partitions that it has open, where it told its load.
+    pub open: Option<u64>,
 }
 
 impl Admin {
@@ -63,6 +70,7 @@ impl Admin {
             upkeep: answer.upkeep.map(Upkeep::from_wire),
             answered_by: answer.answered_by,
             now_ms: answer.now_ms,
+            balance: answer.balance.map(BalanceReport::from_wire),
         })
     }
 }
@@ -75,5 +83,7 @@ fn broker(wire: v1::BrokerDescription) -> Broker {
         registered_ms: wire.registered_ms,
         partitions: wire.partitions,
         draining: wire.draining,
+        load: wire.load,
+        open: wire.open,
     }
 }

@@ -7,6 +7,7 @@ mod consuming;
 mod cursors;
 mod damage;
 mod faults;
+mod handing;
 mod owners;
 mod produce;
 mod quotas;
