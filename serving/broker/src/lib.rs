@@ -46,8 +46,8 @@ pub mod testing;
 mod topics;
 
 pub use authorise::{Action, Principal, Resource, authorise};
-pub use balance::BalanceLimits;
 pub use backlogs::{BacklogLimits, BacklogPolicy, QuotaAction};
+pub use balance::BalanceLimits;
 pub use config::BrokerConfig;
 pub use http::{Probes, StorageMode, serve_probes};
 pub use ledger_views::LedgerView;
