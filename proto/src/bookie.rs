@@ -68,7 +68,8 @@ pub struct AddRequest {
 pub struct FenceRequest {
     /// Whom for.
     pub to: Address,
-    /// The recoverer's token, above 0.
+    /// The recoverer's token. 0 fences nothing: by B10's own rule it is answered at once while no fence stands, and is stale when one
+    /// does. An owner that cannot ask metadata looks so whether another one took over.
     pub token: FenceToken,
 }
 
@@ -326,7 +327,8 @@ pub trait BookieCalls: Send + Sync + 'static {
     /// Stores an entry; answers when it is durable (B5) or refused. Storing the same bytes again is success (B7).
     fn add(&self, request: AddRequest) -> Call<()>;
 
-    /// Fences a ledger; answers when the fence and all adds accepted before it are durable (B10). Creates an unknown ledger fenced.
+    /// Fences a ledger; answers when the fence and all adds accepted before it are durable (B10). Creates an unknown ledger fenced. With
+    /// token 0 nothing is changed: the answer says that no fence stands here, an error of the UNKNOWN class that it cannot be told.
     fn fence(&self, request: FenceRequest) -> Call<FenceAnswer>;
 
     /// Fences, then reads one entry with a promise (B11).

@@ -18,7 +18,7 @@ use hulse_proto::batch::{self, BatchBuilder, Compression, ProducerStamp, RecordR
 use hulse_proto::bookie::BookieCalls;
 use hulse_proto::id::{CellId, NodeName, PartitionId, ProducerId, TopicId};
 use hulse_proto::ledger::Quorums;
-use serving_broker::{BrokerConfig, Partitions, PartitionsConfig};
+use serving_broker::{BrokerConfig, Lease, Partitions, PartitionsConfig};
 use uuid::Uuid;
 
 use super::compressed::log_like;
@@ -176,6 +176,7 @@ async fn produce(batches: impl Iterator<Item = Bytes>) -> anyhow::Result<()> {
         client,
         clock: Arc::new(SystemClock),
         boot: Uuid::from_u128(2),
+        lease: Lease::none(),
     };
     let partitions = Partitions::new(&config, parts);
     let partition = PartitionId {

@@ -17,7 +17,7 @@ use hulse_proto::batch::{BatchBuilder, Compression, ProducerStamp, RecordRef};
 use hulse_proto::bookie::BookieCalls;
 use hulse_proto::id::{CellId, NodeName, PartitionId, ProducerId, TopicId};
 use hulse_proto::ledger::Quorums;
-use serving_broker::{BrokerConfig, Partitions, PartitionsConfig};
+use serving_broker::{BrokerConfig, Lease, Partitions, PartitionsConfig};
 use uuid::Uuid;
 
 use super::sink::{Bookies, Sink, SystemClock, member};
@@ -113,6 +113,7 @@ fn broker(folder: &Path) -> anyhow::Result<Partitions> {
         client,
         clock: Arc::new(SystemClock),
         boot: Uuid::from_u128(2),
+        lease: Lease::none(),
     };
     Ok(Partitions::new(&config, parts))
 }

@@ -26,6 +26,7 @@ mod delete;
 mod departures;
 mod directory;
 mod error;
+mod fences;
 mod ledger_client;
 pub mod mailbox;
 pub mod metadata;
@@ -50,6 +51,7 @@ pub use error::{
     AppendError, CloseError, CreateError, DeleteError, GuardFailed, MemberAnswer, MemberAnswers,
     NotWritten, ReadError, RecoverError, RollError, WriterEnd,
 };
+pub use fences::Fences;
 pub use ledger_client::{LedgerClient, NewLedger};
 pub use placement::choose_replacement;
 pub use reader::LedgerReader;

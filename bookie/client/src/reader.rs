@@ -6,7 +6,7 @@
 //! 3. A ledger in recovery is not readable: its end is not decided.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hulse_proto::bookie::{
@@ -18,12 +18,17 @@ use hulse_proto::ledger::{LedgerMetadata, LedgerState, Member};
 use tokio::time::timeout;
 
 use crate::error::{MemberAnswer, MemberAnswers, ReadError};
+use crate::fences::{self, Fences};
 use crate::ledger_client::Inner;
 use crate::quorum::write_set;
 
 /// What readers of an open ledger follow: the live state of this process's own writer.
 pub(crate) struct Followed {
     confirmed_end: AtomicU64,
+    /// A bit for each position that an unresolved change of the ensemble gives to another member.
+    changing: AtomicU64,
+    /// It takes appends: nobody closes it, and it has not ended.
+    open: AtomicBool,
     metadata: RwLock<Arc<LedgerMetadata>>,
 }
 
@@ -31,8 +36,30 @@ impl Followed {
     pub(crate) fn new(metadata: Arc<LedgerMetadata>) -> Self {
         Self {
             confirmed_end: AtomicU64::new(0),
+            changing: AtomicU64::new(0),
+            open: AtomicBool::new(true),
             metadata: RwLock::new(metadata),
         }
+    }
+
+    /// It is about to be closed, or has ended: its fences say nothing any more of who serves.
+    pub(crate) fn shut(&self) {
+        self.open.store(false, Ordering::SeqCst);
+    }
+
+    /// These positions may have other members in metadata; must be said before the change is sent, and until its outcome is noted.
+    pub(crate) fn set_changing(&self, positions: u64) {
+        self.changing.store(positions, Ordering::SeqCst);
+    }
+
+    /// The metadata and the positions in doubt, while it is open.
+    fn open_ensemble(&self) -> Option<(Arc<LedgerMetadata>, u64)> {
+        // In this order: a change that is noted meanwhile leaves members that it replaced, still in doubt.
+        let changing = self.changing.load(Ordering::SeqCst);
+        let metadata = self.metadata();
+        self.open
+            .load(Ordering::SeqCst)
+            .then_some((metadata, changing))
     }
 
     pub(crate) fn confirm(&self, end: EntryId) {
@@ -109,6 +136,16 @@ impl LedgerReader {
     /// Its number.
     pub fn ledger(&self) -> LedgerId {
         self.ledger
+    }
+
+    /// Asks the members of this process's own open ledger whether somebody fenced it (storage.md R4, W6). Changes nothing.
+    /// Cancel-safe.
+    pub async fn fences(&self) -> Fences {
+        let ensemble = self.followed.as_ref();
+        match ensemble.and_then(|followed| followed.open_ensemble()) {
+            Some(ensemble) => fences::look(&self.inner, self.ledger, ensemble).await,
+            None => Fences::Unknown,
+        }
     }
 
     /// True when a loss is recorded that may have taken the entry (storage.md R14): a reader may pass over it when it is

@@ -55,7 +55,7 @@ pub use listener::{Connection, Door, Front, IngressPermit, WireListener, accept}
 pub use log::{ReadBatch, ReadChunk, SkipReason};
 pub use metrics::Metrics;
 pub use owner::{Partitions, PartitionsConfig};
-pub use owners::{BrokerView, KafkaPlace};
+pub use owners::{BrokerView, KafkaPlace, Lease};
 pub use partition::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,
     CursorView, Handed, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy,

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::complaints::Complaints;
 use crate::config::BrokerConfig;
 use crate::log::{TailBudget, TimeTurns};
-use crate::owners::{Owners, Place};
+use crate::owners::{Lease, Owners, Place};
 use crate::partition::{
     Claim, Collaborators, PartitionHandle, PartitionPolicy, ReadAhead, RestingPartitions, spawn,
     take_over,
@@ -31,6 +31,8 @@ const REST_MIN: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(5);
 /// Ledgers whose data are removed at the same time.
 const BURIALS_AT_ONCE: usize = 8;
+/// Keys of partitions in doubt that are looked at at the same time.
+const DOUBTS_AT_ONCE: usize = 64;
 /// How long an opening waits at the start of a broker until the others are known.
 const BROKERS_WAIT: Duration = Duration::from_secs(2);
 /// Marks of removed partitions that are kept.
@@ -46,6 +48,8 @@ pub struct PartitionsConfig {
     pub clock: Arc<dyn WallClock>,
     /// This start of the broker.
     pub boot: Uuid,
+    /// What others know of its life.
+    pub lease: Lease,
 }
 
 /// How far a partition is here, as to its epoch.
@@ -180,6 +184,8 @@ impl Partitions {
             owners: Owners::new(config.name.clone(), boot, parts.metadata.clone()),
             broker: config.name.clone(),
             boot: parts.boot,
+            lease: parts.lease,
+            doubts: Semaphore::new(DOUBTS_AT_ONCE),
             producer_expiry: config.producer_expiry,
             roll_bytes: config.ledger_roll_bytes,
             roll_age: config.ledger_roll_age,

@@ -7,7 +7,7 @@ use bookie_client::RegisteredBookies;
 use bookie_metadata::{LeaseId, Op};
 use hulse_proto::time::WallClock as _;
 use hulse_proto::wire::{Message as _, metadata as wire};
-use serving_broker::{ServeError, serve_with};
+use serving_broker::{Lease, ServeError, serve_with};
 use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::ground::Ground;
 use super::memory::Memory;
 use super::ports::{Places, Ports};
-use super::presence::{Claim, Presence, PresenceError, Registered};
+use super::presence::{Claim, LEASE, Presence, PresenceError, Registered};
 use super::seams::SystemClock;
 use super::serving::{Advertised, StorageReports, cannot_listen, served};
 use super::{banner, bookies, failures, kafka, process, serving};
@@ -66,6 +66,8 @@ struct Keys {
     /// Cancelled when it is to end: others get its partitions from then on.
     shutdown: CancellationToken,
     told: Arc<Notify>,
+    /// What its partitions go by.
+    lease: Lease,
 }
 
 impl Registered for Keys {
@@ -94,6 +96,17 @@ impl Registered for Keys {
     // A partition is lost by the answer of a bookie or of metadata, never by the end of a lease (ARCHITECTURE D6).
     fn standing(&self, _: bool) {}
 
+    fn asks(&self) {
+        self.lease.asks();
+    }
+
+    fn renewed(&self, anew: bool) {
+        match anew {
+            true => self.lease.began(),
+            false => self.lease.renewed(),
+        }
+    }
+
     fn claim(&self) -> Option<Claim> {
         self.claimed.then(|| Claim {
             key: self.key.clone(),
@@ -111,6 +124,7 @@ pub(super) struct Known {
     ground: Ground,
     bookies: RegisteredBookies,
     advertised: Advertised,
+    lease: Lease,
     presence: JoinHandle<Result<(), PresenceError>>,
     leave: CancellationToken,
     shutdown: CancellationToken,
@@ -134,7 +148,9 @@ impl Known {
         let bookies = bookies.map_err(|error| failures::metadata(&error, &metadata_at))?;
         let advertised = Advertised::new(&config, (at.grpc, at.http), ground.uuid());
         let advertised = advertised.with_kafka(&ports.kafka);
+        let lease = Lease::of(Arc::clone(&ground.clock), LEASE);
         let keys = Keys {
+            lease: lease.clone(),
             claimed: !folded,
             key: format!("node/broker/{}", ground.name),
             node: advertised.node(),
@@ -158,6 +174,7 @@ impl Known {
             ground,
             bookies,
             advertised,
+            lease,
             presence,
             leave,
             shutdown,
@@ -173,7 +190,7 @@ impl Known {
             (&self.config, self.memory),
             self.ground,
             Arc::new(self.bookies),
-            self.advertised,
+            (self.advertised, self.lease),
             StorageReports::default(),
         );
         let serving = serve_with(broker, grpc, http, kafka, self.shutdown.clone());

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// How long others believe in us without a renewal (ARCHITECTURE §5).
-const LEASE: Duration = Duration::from_secs(3);
+pub(super) const LEASE: Duration = Duration::from_secs(3);
 /// No mode of a node: its keys are to be written.
 const UNWRITTEN: &str = "";
 /// How often it is renewed.
@@ -45,6 +45,12 @@ pub(crate) trait Registered: Send + Sync + 'static {
 
     /// The lease has ended by the store's word, or stands again.
     fn standing(&self, stands: bool);
+
+    /// The store is about to be asked for a lease, or to renew it.
+    fn asks(&self) {}
+
+    /// It renewed the lease, or, `anew`, gave one by which the keys stand.
+    fn renewed(&self, _anew: bool) {}
 
     /// Notified when the mode has changed and others should know at once, instead of with the next renewal.
     fn changed(&self) -> Option<Arc<Notify>> {
@@ -140,8 +146,15 @@ impl<R: Registered> Presence<R> {
 
     async fn renew(&mut self) -> Result<(), PresenceError> {
         let mode = self.what.mode();
+        self.what.asks();
         let renewed = match self.store.renew_lease(self.lease).await {
-            Ok(()) if mode != self.mode => write(&*self.store, &self.what, self.lease).await,
+            Ok(()) => {
+                self.what.renewed(false);
+                match mode == self.mode {
+                    true => Ok(()),
+                    false => write(&*self.store, &self.what, self.lease).await,
+                }
+            }
             other => other,
         };
         if let Err(MetadataError::LeaseEnded(_)) = renewed {
@@ -213,10 +226,14 @@ async fn grant(
 ) -> Result<LeaseId, PresenceError> {
     let mut tries = 1;
     loop {
+        what.asks();
         let lease = store.grant_lease(LEASE).await?;
         // The same keys twice are the same keys, so an unknown outcome is tried again.
         match take(store, what, lease).await {
-            Ok(()) => return Ok(lease),
+            Ok(()) => {
+                what.renewed(true);
+                return Ok(lease);
+            }
             Err(PresenceError::Metadata(
                 MetadataError::OutcomeUnknown { .. } | MetadataError::LeaseEnded(_),
             )) if tries < REGISTER_TRIES => {

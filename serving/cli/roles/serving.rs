@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bookie_client::{BookieDirectory, ClientConfig, LedgerClient};
 use hulse_proto::wire::metadata as wire;
 use serving_broker::{
-    BacklogLimits, BalanceLimits, Broker, BrokerConfig, Limits, Metrics, Partitions,
+    BacklogLimits, BalanceLimits, Broker, BrokerConfig, Lease, Limits, Metrics, Partitions,
     PartitionsConfig, QuotaAction, ServeError, StorageDamage, StorageMode, Topics, TopicsConfig,
 };
 use tokio::net::TcpListener;
@@ -114,7 +114,7 @@ pub(super) fn broker(
     (config, memory): (&Config, Memory),
     mut ground: Ground,
     bookies: Arc<dyn BookieDirectory>,
-    advertised: Advertised,
+    (advertised, lease): (Advertised, Lease),
     storage: StorageReports,
 ) -> Broker {
     let mut client = ClientConfig::new(config.quorums());
@@ -137,6 +137,7 @@ pub(super) fn broker(
         client,
         clock: Arc::clone(&ground.clock),
         boot: advertised.boot,
+        lease,
     };
     let topics = TopicsConfig {
         default_partitions: settings.default_partitions,

@@ -14,7 +14,7 @@ use hulse_proto::id::NodeName;
 use hulse_proto::time::WallClock as _;
 use hulse_proto::wire::Message as _;
 use hulse_proto::wire::metadata as wire;
-use serving_broker::{Broker, serve_with};
+use serving_broker::{Broker, Lease, serve_with};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -224,7 +224,8 @@ fn broker(
         (config, memory),
         ground,
         Arc::new(bookies),
-        advertised,
+        // No other broker can be in a cell whose metadata are in this process.
+        (advertised, Lease::none()),
         reports,
     )
 }

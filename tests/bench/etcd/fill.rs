@@ -16,7 +16,7 @@ use hulse_proto::bookie::{
 use hulse_proto::entry::EntryClass;
 use hulse_proto::id::{CellId, NodeName, PartitionId, ProducerId, TopicId};
 use hulse_proto::ledger::Quorums;
-use serving_broker::{BrokerConfig, PartitionHandle, Partitions, PartitionsConfig};
+use serving_broker::{BrokerConfig, Lease, PartitionHandle, Partitions, PartitionsConfig};
 use uuid::Uuid;
 
 use super::super::sink::{Bookies, SystemClock, member};
@@ -127,6 +127,7 @@ impl Filled {
             client,
             clock: Arc::new(SystemClock),
             boot: Uuid::from_u128(boot),
+            lease: Lease::none(),
         };
         Ok(Partitions::new(&config, parts))
     }

@@ -9,7 +9,7 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{NodeName, Offset, OwnerEpoch, PartitionId, TopicId};
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
-use serving_broker::{BrokerConfig, PartitionHandle, Partitions, PartitionsConfig};
+use serving_broker::{BrokerConfig, Lease, PartitionHandle, Partitions, PartitionsConfig};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::chaos::Victims;
@@ -61,6 +61,7 @@ impl SimBroker {
             client: world.client(&process),
             clock: world.clock.clone(),
             boot: world.seeds.id(process.name()),
+            lease: Lease::none(),
         };
         let partitions = Partitions::new(&config, parts);
         trace!(world.trace, "{} starts", process.name());

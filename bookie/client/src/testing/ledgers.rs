@@ -184,9 +184,20 @@ impl MemoryLedgers {
     pub fn fence(&mut self, request: FenceRequest) -> Result<FenceAnswer, BookieError> {
         self.check(request.to)?;
         let ledger = request.to.ledger;
+        if request.token == FenceToken(0) && !self.ledgers.contains_key(&ledger) {
+            // A look makes nothing known.
+            return Ok(FenceAnswer {
+                token: FenceToken(0),
+                confirmed_end: EntryId(0),
+                held_end: EntryId(0),
+            });
+        }
         let state = self.ledgers.entry(ledger).or_default();
         if state.deleted {
             return Err(BookieError::Deleted { ledger });
+        }
+        if request.token == FenceToken(0) && state.limbo != Limbo::Never && state.fence.0 == 0 {
+            return Err(BookieError::Limbo { ledger });
         }
         if request.token < state.fence {
             return Err(BookieError::StaleToken {

@@ -6,6 +6,7 @@ mod departures;
 mod exhaustive;
 mod face;
 mod far;
+mod fences;
 mod resting;
 mod simulation;
 mod speed;

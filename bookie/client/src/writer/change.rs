@@ -139,6 +139,18 @@ impl WriterCore {
             || proposed.replaced.iter().all(|(at, _)| *at != position)
     }
 
+    /// The positions that an unresolved proposal gives to others, a bit for each; all, should one not fit.
+    pub(super) fn changing(&self) -> u64 {
+        let Progress::Proposed(proposed) = &self.change.progress else {
+            return 0;
+        };
+        let replaced = proposed.replaced.iter();
+        replaced.fold(0, |bits, (at, _)| match at {
+            0..64 => bits | 1 << at,
+            _ => u64::MAX,
+        })
+    }
+
     /// True while members may be replaced. The only member of an ensemble of one is retried for ever: its ledger cannot leave it.
     fn may_change(&self) -> bool {
         self.config.quorums.ensemble > 1

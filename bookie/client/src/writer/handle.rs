@@ -111,8 +111,14 @@ impl Shared {
         self.worn.store(true, Ordering::Relaxed);
     }
 
+    /// Positions that an unresolved change gives to others, a bit for each; for readers.
+    pub(super) fn publish_changing(&self, positions: u64) {
+        self.followed.set_changing(positions);
+    }
+
     /// Says how the writer ended; the first word stands.
     pub(super) fn end(&self, end: WriterEnd) {
+        self.followed.shut();
         let mut entrance = self.entrance();
         entrance.stopped = true;
         if entrance.ended.get().is_none() {
@@ -128,6 +134,8 @@ impl Shared {
 
     /// No more appends. False when it was stopped before.
     pub(super) fn stop(&self) -> bool {
+        // Before anything is sent that closes it.
+        self.followed.shut();
         let mut entrance = self.entrance();
         !std::mem::replace(&mut entrance.stopped, true)
     }

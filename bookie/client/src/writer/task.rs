@@ -304,11 +304,17 @@ impl Task {
         }
         while !self.effects.is_empty() {
             let mut effects = std::mem::take(&mut self.effects);
+            let changing = self.core.changing();
+            if changing != 0 {
+                // Before it is sent, which is one of these effects.
+                self.shared.publish_changing(changing);
+            }
             // First, so that a reader finds the members of what is published next.
             if let Some((metadata, version)) = self.core.take_committed() {
                 tracing::info!(ledger = %self.shared.ledger, fragments = metadata.fragments.len(), "ensemble changed");
                 self.shared.note_metadata(metadata, version);
             }
+            self.shared.publish_changing(changing);
             let confirmed_end = self.core.confirmed_end();
             // Published before any append below it is answered, so that its owner can read it at once.
             self.shared.publish_confirmed(confirmed_end);

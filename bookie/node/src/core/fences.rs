@@ -3,7 +3,7 @@
 use hulse_proto::bookie::{
     Address, BookieError, FenceAnswer, FenceRequest, RecoveryReadAnswer, RecoveryReadRequest,
 };
-use hulse_proto::id::{FenceToken, LedgerId};
+use hulse_proto::id::{EntryId, FenceToken, LedgerId};
 use hulse_proto::mutant::Mutant;
 
 use super::event::{Answer, Effect, Event, Ticket};
@@ -20,6 +20,10 @@ impl NodeCore {
         effects: &mut Vec<Effect>,
     ) {
         let FenceRequest { to, token } = request;
+        if token == FenceToken(0) {
+            effects.push(fence_effect(ticket, self.look(&to)));
+            return;
+        }
         if self.unknown_below_watermark(&to) {
             self.ask_first(to.ledger, Event::Fence { ticket, request }, effects);
             return;
@@ -41,6 +45,45 @@ impl NodeCore {
                 );
             }
         }
+    }
+
+    /// What a fence with token 0 hears: that no fence stands here, or why that cannot be said. Changes nothing, asks nobody.
+    fn look(&self, to: &Address) -> Result<FenceAnswer, BookieError> {
+        self.check(to)?;
+        self.check_log()?;
+        let ledger = to.ledger;
+        if self.unknown_below_watermark(to) {
+            // It may have been deleted, and its fence with it; only metadata know.
+            let entry = EntryId(0);
+            return Err(BookieError::NotHere { ledger, entry });
+        }
+        let Some(state) = self.state.ledgers.get(&ledger) else {
+            // Above the watermark, a ledger that was ever fenced or deleted here is known.
+            return Ok(FenceAnswer {
+                token: FenceToken(0),
+                confirmed_end: EntryId(0),
+                held_end: EntryId(0),
+            });
+        };
+        if state.deleted {
+            return Err(BookieError::Deleted { ledger });
+        }
+        if state.fence > FenceToken(0) {
+            return Err(BookieError::StaleToken {
+                ledger,
+                token: state.fence,
+                asked: FenceToken(0),
+            });
+        }
+        if state.limbo().is_some() {
+            // It may have lost a fence (S3).
+            return Err(BookieError::Limbo { ledger });
+        }
+        Ok(FenceAnswer {
+            token: FenceToken(0),
+            confirmed_end: state.confirmed_end,
+            held_end: state.entries.end(),
+        })
     }
 
     /// Raises the fence if need be. The group whose durability makes the fence, and all adds accepted before it, durable.

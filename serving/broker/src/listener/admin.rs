@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{EntryId, LedgerId, PartitionId};
 use hulse_proto::wire::v1;
@@ -20,6 +21,8 @@ use crate::topics::{NewTopic, Topic, TopicState};
 
 /// A deletion is answered after this, be it done or not: sooner than clients give up.
 const DELETE_PATIENCE: Duration = Duration::from_secs(10);
+/// Partitions of a topic that are described at the same time.
+const DESCRIBED_AT_ONCE: usize = 64;
 
 /// Service Admin.
 pub(super) struct AdminService(pub(super) Arc<Front>);
@@ -43,7 +46,7 @@ impl v1::admin_server::Admin for AdminService {
             backlog::has_limit(new.backlog, self.0.config.backlog)?;
             let topic = self.0.topics.create_with(&name, new).await?;
             Ok(v1::CreateTopicResponse {
-                topic: Some(self.full(&topic)),
+                topic: Some(self.full(&topic).await),
             })
         };
         self.0.answer("Admin.CreateTopic", work).await
@@ -84,10 +87,12 @@ impl v1::admin_server::Admin for AdminService {
             let name = topic_name(&request.name)?;
             self.0.allow(Action::Describe, Resource::Topic(&name))?;
             let topic = self.0.topics.get(&name).await?;
-            let mut described = self.full(&topic);
+            let mut described = self.full(&topic).await;
             for there in self.0.described_elsewhere(&topic).await {
                 let of = described.partition.get_mut(there.index as usize);
-                of.into_iter().for_each(|of| *of = there.clone());
+                of.filter(|of| epoch(of) <= epoch(&there))
+                    .into_iter()
+                    .for_each(|of| *of = there.clone());
             }
             for damage in self.0.damage(Some(&topic)).await.damage {
                 let of = described.partition.get_mut(damage.partition as usize);
@@ -136,7 +141,7 @@ impl v1::admin_server::Admin for AdminService {
                 .await?;
             self.0.cover(&topic).await;
             Ok(v1::AddPartitionsResponse {
-                topic: Some(self.full(&topic)),
+                topic: Some(self.full(&topic).await),
             })
         };
         self.0.answer("Admin.AddPartitions", work).await
@@ -163,13 +168,13 @@ impl v1::admin_server::Admin for AdminService {
                 };
                 return Ok(v1::UpdateTopicResponse {
                     effect: self.0.effects(&now, rules).await,
-                    topic: Some(self.full(&now)),
+                    topic: Some(self.full(&now).await),
                 });
             }
             let change = |retention, backlog| (kept(retention), held(backlog));
             let topic = self.0.topics.set_policies(&name, change).await?;
             Ok(v1::UpdateTopicResponse {
-                topic: Some(self.full(&topic)),
+                topic: Some(self.full(&topic).await),
                 effect: Vec::new(),
             })
         };
@@ -317,14 +322,24 @@ impl v1::admin_server::Admin for AdminService {
 }
 
 impl Front {
-    /// What this broker knows of a partition.
-    pub(super) fn describe_partition(&self, id: PartitionId) -> v1::PartitionDescription {
-        let open = self.partitions.opened(id);
-        let offsets = open.as_ref().map(crate::PartitionHandle::offsets);
-        let fault = match open {
-            Some(_) => None,
-            None if self.elsewhere(id).is_some() => None,
-            None => self.partitions.last_fault(id),
+    /// What this broker knows of partitions, in their order.
+    pub(super) async fn describe_partitions(
+        &self,
+        ids: impl Iterator<Item = PartitionId>,
+    ) -> Vec<v1::PartitionDescription> {
+        let described = ids.map(|id| self.describe_partition(id));
+        let described = futures::stream::iter(described).buffered(DESCRIBED_AT_ONCE);
+        described.collect().await
+    }
+
+    async fn describe_partition(&self, id: PartitionId) -> v1::PartitionDescription {
+        let (offsets, fault) = match self.partitions.opened(id) {
+            Some(open) => match open.told_offsets().await {
+                Ok(offsets) => (Some(offsets), None),
+                Err(fault) => (None, Some(fault)),
+            },
+            None if self.elsewhere(id).is_some() => (None, None),
+            None => (None, self.partitions.last_fault(id)),
         };
         v1::PartitionDescription {
             index: id.index,
@@ -339,13 +354,19 @@ impl Front {
     }
 }
 
+/// Under which epoch a broker says that it serves a partition.
+fn epoch(described: &v1::PartitionDescription) -> u32 {
+    described
+        .owner
+        .as_ref()
+        .map_or(0, |owner| owner.leader_epoch)
+}
+
 impl AdminService {
-    fn full(&self, topic: &Topic) -> v1::TopicDescription {
-        let partitions = topic
-            .partition_ids()
-            .map(|id| self.0.describe_partition(id));
+    async fn full(&self, topic: &Topic) -> v1::TopicDescription {
+        let partition = self.0.describe_partitions(topic.partition_ids()).await;
         v1::TopicDescription {
-            partition: partitions.collect(),
+            partition,
             ..self.short(topic)
         }
     }

@@ -223,7 +223,7 @@ impl Front {
             None => Err(invalid("the work is not named; is the other broker newer?")),
             Some(Work::CheckOffset(offset)) => {
                 let open = self.open(id).await?;
-                open.offsets().check(hulse_proto::id::Offset(offset))?;
+                open.check_offset(hulse_proto::id::Offset(offset)).await?;
                 Ok(v1::PartitionDone::default())
             }
             Some(Work::Trim(point)) => {
@@ -331,7 +331,7 @@ impl v1::peers_server::Peers for PeersService {
             };
             let open = topic.partition_ids();
             let open = open.filter(|id| self.0.partitions.opened(*id).is_some());
-            let partition = open.map(|id| self.0.describe_partition(id)).collect();
+            let partition = self.0.describe_partitions(open).await;
             Ok(v1::DescribeOpenResponse { partition })
         };
         self.0.answer("Peers.DescribeOpen", work).await

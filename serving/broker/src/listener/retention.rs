@@ -122,7 +122,7 @@ impl Front {
             Some(trim_point::To::TimeMs(time)) => {
                 let open = self.open(partition).await?;
                 // Where the log ends before the look: what comes after it is not older.
-                let end = open.offsets().high_watermark;
+                let end = open.told_offsets().await?.high_watermark;
                 let found = open.offset_at_time(time).await?;
                 Some(found.map_or(end, |(offset, _)| offset))
             }

@@ -157,6 +157,11 @@ impl LogView {
         self.ledgers.last()?.last_append
     }
 
+    /// Reads of the newest ledger: the open one, where there is one.
+    pub(crate) fn last_reader(&self) -> Option<LedgerReader> {
+        Some(self.ledgers.last()?.reader.clone())
+    }
+
     /// All ledgers, oldest first.
     pub(crate) fn ledgers(&self) -> impl Iterator<Item = LedgerId> {
         self.ledgers.iter().map(|span| span.ledger)

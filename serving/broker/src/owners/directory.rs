@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bookie_metadata::{MetadataStore, Revision};
+use bookie_metadata::{Compare, MetadataStore, Revision};
 use bytes::Bytes;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{NodeName, OwnerEpoch, PartitionId};
@@ -14,7 +14,8 @@ use tokio::time::timeout;
 
 use super::redirect::moved_to;
 use super::rule::{Holder, KafkaPlace, LiveBroker, LiveBrokers};
-use super::view::{View, holder};
+use super::view::{View, holder, node_key};
+use crate::partition::moved;
 
 /// A client that came before the other brokers are known comes again after this.
 const KNOWN_SOON: Duration = Duration::from_millis(100);
@@ -196,6 +197,29 @@ impl Owners {
             holds: verdict.holds,
             revision: view.revision(),
         }
+    }
+
+    /// What is said of a partition that was open here when its key says this.
+    pub(crate) fn taken_by(&self, partition: PartitionId, holder: &Holder) -> Fault {
+        let place = self.place_of(partition, Some(holder));
+        match self.to_wire(partition, &place) {
+            Some(owner) if matches!(place, Place::There { holds: true, .. }) => moved_to(&owner),
+            _ => moved(),
+        }
+    }
+
+    /// What must hold while this broker wins a partition that another life had: that life is not registered. So the owner of before
+    /// knows by its lease alone whether it still is one. `None`: nobody had it, or this broker itself, whose name no other life has.
+    pub(crate) fn of_the_dead(&self, record: &Partition) -> Option<Compare> {
+        let before = NodeName::new(&record.owner).ok()?;
+        if before == self.0.me || *self.0.stage.borrow() == Stage::Off {
+            return None;
+        }
+        let key = node_key(&before);
+        Some(match self.view().live().get(&before) {
+            Some(other_life) => Compare::Version(key, other_life.revision),
+            None => Compare::Absent(key),
+        })
     }
 
     /// Whose a partition is, as far as is known without reading.

@@ -8,11 +8,9 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{OwnerEpoch, PartitionId};
 use tokio::time::sleep;
 
-use super::directory::{Owners, Place, Stage};
-use super::redirect::moved_to;
+use super::directory::{Owners, Stage};
 use super::view::{Change, NODES, PARTS, PINS};
 use crate::Partitions;
-use crate::partition::moved;
 
 /// A watch that ended, or a store that did not answer, is asked again after this.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -34,7 +32,11 @@ impl Owners {
                 self.follow(PARTS, partitions)
             );
         };
-        tokio::join!(self.follow(NODES, partitions), holders);
+        tokio::join!(
+            self.follow(NODES, partitions),
+            holders,
+            partitions.with.lease.follow()
+        );
     }
 
     async fn follow(&self, prefix: &str, partitions: &Partitions) {
@@ -98,13 +100,7 @@ impl Owners {
         for change in changes {
             match change {
                 Change::Won(partition, holder) => {
-                    let place = self.place_of(partition, Some(&holder));
-                    let why = match self.to_wire(partition, &place) {
-                        Some(owner) if matches!(place, Place::There { holds: true, .. }) => {
-                            moved_to(&owner)
-                        }
-                        _ => moved(),
-                    };
+                    let why = self.taken_by(partition, &holder);
                     partitions.overtaken(partition, holder.epoch, why);
                 }
                 Change::Gone(partition) => {

@@ -1,7 +1,7 @@
 //! Who owns which partition (ARCHITECTURE D9), as far as this broker knows.
 //!
 //! `rule` decides; `view` is what metadata said of brokers, holders and pins; `follow` keeps it fresh; `directory` is what the rest of
-//! the broker asks, `redirect` the word that sends a client to another broker.
+//! the broker asks, `redirect` the word that sends a client to another broker. `lease` is how far others can have taken over at all.
 //!
 //! # Invariants
 //! 1. The view is a hint. Whoever opens a partition has read its key in the same breath, and compares it in the transaction that
@@ -11,11 +11,15 @@
 
 mod directory;
 mod follow;
+mod lease;
 mod redirect;
 mod rule;
 mod view;
 
 pub use directory::BrokerView;
 pub(crate) use directory::{Owners, Place};
+pub use lease::Lease;
+pub(crate) use lease::{Moment, Term};
 pub(crate) use redirect::{moved_to, owner_of};
 pub use rule::KafkaPlace;
+pub(crate) use view::holder as holder_of;

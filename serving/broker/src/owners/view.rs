@@ -211,6 +211,11 @@ impl View {
     }
 }
 
+/// The key of a broker that lives.
+pub(super) fn node_key(broker: &NodeName) -> String {
+    format!("{NODES}{broker}")
+}
+
 /// What a partition's key says; `None` where nobody ever opened it.
 pub(crate) fn holder(record: &wire::Partition, revision: Revision) -> Option<Holder> {
     Some(Holder {

@@ -17,12 +17,14 @@ use tokio::sync::{oneshot, watch};
 use super::cursors::CursorCommand;
 use super::retaining::RetainCommand;
 use super::shown::Shown;
-use super::task::{self, Task};
+use super::takeover::Collaborators;
+use super::task::{self, Boxed, Task};
+use super::tenure::Tenure;
 use super::traffic::Traffic;
 use super::trimming::TrimCommand;
 use crate::IngressPermit;
 use crate::backlogs::Refusal;
-use crate::log::{LogReader, ReadChunk, TimeTurns};
+use crate::log::{LogReader, ReadChunk};
 
 /// Bytes of batches that may wait in one partition before more are refused with OVERLOADED.
 const QUEUED_BYTES_MAX: usize = 128 << 20;
@@ -76,7 +78,9 @@ pub struct Produced {
 #[must_use = "a batch without a look at its answer may be lost without a word"]
 pub struct ProduceFuture {
     answer: Result<oneshot::Receiver<Result<Produced, Fault>>, Option<Fault>>,
-    shown: Arc<Shown>,
+    handle: PartitionHandle,
+    /// The batch was refused by what this owner knows of its producer, and whether it still is the owner is asked first.
+    doubt: Option<(Boxed<Result<(), Fault>>, Fault)>,
 }
 
 impl ProduceFuture {
@@ -85,8 +89,23 @@ impl ProduceFuture {
     pub fn refused(&mut self) -> Option<Fault> {
         match &mut self.answer {
             Ok(_) => None,
-            Err(fault) => Some(fault.take().unwrap_or_else(|| self.shown.fault())),
+            Err(fault) => Some(fault.take().unwrap_or_else(|| self.handle.end())),
         }
+    }
+
+    /// A refusal that another owner may not agree with. Boxed: it is rare.
+    fn ask_first(&self, fault: &Fault) -> Option<Boxed<Result<(), Fault>>> {
+        let by_state = matches!(
+            fault.reason,
+            Reason::FencedEpoch | Reason::OutOfOrderSequence | Reason::SequenceOverlap
+        );
+        if !by_state || self.handle.is_certain() {
+            return None;
+        }
+        let handle = self.handle.clone();
+        Some(Box::pin(
+            async move { handle.told_offsets().await.map(drop) },
+        ))
     }
 }
 
@@ -95,17 +114,28 @@ impl Future for ProduceFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        match &mut this.answer {
-            Ok(answer) => match ready!(Pin::new(answer).poll(cx)) {
-                Ok(result) => Poll::Ready(result),
-                Err(_) => {
-                    let mut fault = this.shown.fault();
+        if this.doubt.is_none() {
+            let result = match &mut this.answer {
+                Ok(answer) => ready!(Pin::new(answer).poll(cx)).unwrap_or_else(|_| {
+                    let mut fault = this.handle.end();
                     fault.fate = hulse_proto::error::Fate::Unknown;
-                    Poll::Ready(Err(fault))
-                }
-            },
-            Err(fault) => Poll::Ready(Err(fault.take().unwrap_or_else(|| this.shown.fault()))),
+                    Err(fault)
+                }),
+                Err(fault) => Err(fault.take().unwrap_or_else(|| this.handle.end())),
+            };
+            match result {
+                Err(fault) => match this.ask_first(&fault) {
+                    Some(asking) => this.doubt = Some((asking, fault)),
+                    None => return Poll::Ready(Err(fault)),
+                },
+                stored => return Poll::Ready(stored),
+            }
         }
+        let Some((asking, fault)) = &mut this.doubt else {
+            return Poll::Pending;
+        };
+        let owned = ready!(asking.as_mut().poll(cx));
+        Poll::Ready(Err(owned.err().unwrap_or_else(|| fault.clone())))
     }
 }
 
@@ -175,7 +205,8 @@ pub(crate) struct Shared {
     pub(crate) commands: Commands,
     pub(crate) shown: Arc<Shown>,
     pub(crate) log: LogReader,
-    pub(crate) time_turns: TimeTurns,
+    pub(crate) with: Arc<Collaborators>,
+    pub(crate) tenure: Tenure,
     pub(crate) max_batch_bytes: usize,
     pub(crate) log_append_time: bool,
     /// Why no batches are taken, because of a backlog.
@@ -220,7 +251,8 @@ impl PartitionHandle {
     pub fn produce_in(&self, room: Option<IngressPermit>, batch: Bytes) -> ProduceFuture {
         ProduceFuture {
             answer: self.enqueue(room, batch),
-            shown: self.0.shown.clone(),
+            handle: self.clone(),
+            doubt: None,
         }
     }
 
@@ -314,6 +346,14 @@ impl PartitionHandle {
     /// OFFSET_OUT_OF_RANGE with `log_start` and `high_watermark`; DATA_DAMAGED; STORAGE_UNAVAILABLE.
     pub async fn read(&self, start: Offset, max_bytes: usize) -> Result<ReadChunk, Fault> {
         let read = self.0.log.read(start, max_bytes).await;
+        let read = match read {
+            Err(fault) if fault.reason == Reason::OffsetOutOfRange => {
+                self.check_offset(start).await?;
+                // Records came, or it is below the log start now.
+                self.0.log.read(start, max_bytes).await
+            }
+            read => read,
+        };
         read.inspect(|chunk| self.0.traffic.given(chunk))
     }
 
@@ -332,10 +372,8 @@ impl PartitionHandle {
         timestamp: TimestampMs,
     ) -> Result<Option<(Offset, TimestampMs)>, Fault> {
         let shared = &self.0;
-        shared
-            .log
-            .offset_at_time(timestamp, &shared.time_turns)
-            .await
+        let turns = &shared.with.time_turns;
+        shared.log.offset_at_time(timestamp, turns).await
     }
 
     /// The first record with the highest timestamp of the log: its offset and timestamp. Cancel-safe as
@@ -345,7 +383,8 @@ impl PartitionHandle {
     /// As [`PartitionHandle::read`].
     pub async fn offset_of_max_time(&self) -> Result<Option<(Offset, TimestampMs)>, Fault> {
         let shared = &self.0;
-        shared.log.offset_of_max_time(&shared.time_turns).await
+        let turns = &shared.with.time_turns;
+        shared.log.offset_of_max_time(turns).await
     }
 
     /// The highest epoch up to `epoch` under which records stand, and the end of its records. An epoch above the owner's own is

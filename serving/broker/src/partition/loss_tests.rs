@@ -17,7 +17,9 @@ use uuid::Uuid;
 
 use super::tests::batch;
 use crate::log::SkipReason;
-use crate::{BrokerConfig, CursorMove, CursorStart, PartitionHandle, Partitions, PartitionsConfig};
+use crate::{
+    BrokerConfig, CursorMove, CursorStart, Lease, PartitionHandle, Partitions, PartitionsConfig,
+};
 
 struct Cell {
     bookie: Arc<MemoryBookie>,
@@ -62,6 +64,7 @@ impl Cell {
             ),
             clock,
             boot: Uuid::from_u128(u128::from(boot)),
+            lease: Lease::none(),
         };
         let mut config = BrokerConfig::new(NodeName::new("b").unwrap(), "nowhere:1");
         config.tail_cache_bytes = 0;

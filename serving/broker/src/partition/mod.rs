@@ -4,8 +4,9 @@
 //! what handles see of it) drives the state machine (`core`) which judges,
 //! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
 //! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
-//! ready (`spans`: its ledgers), `trimming` moves its log start, `retaining` does what retention asks, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
-//! `traffic` counts what it has to do; `ahead` and `brief` make a hand-over short.
+//! ready (`spans`: its ledgers), `trimming` moves its log start, `retaining` does what retention asks, `snapshots` writes its state
+//! chain, `ownership` and `tenure` look whether it is still ours. `traffic` counts what it has to do; `ahead` and `brief` make a
+//! hand-over short.
 
 mod accepted;
 mod ahead;
@@ -37,6 +38,7 @@ mod stopping;
 mod stopping_tests;
 mod takeover;
 mod task;
+mod tenure;
 #[cfg(test)]
 mod tests;
 mod traffic;

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::tests::batch;
-use crate::{BrokerConfig, Partitions, PartitionsConfig};
+use crate::{BrokerConfig, Lease, Partitions, PartitionsConfig};
 
 /// After this whatever has nothing to do rests.
 const LONG: Duration = Duration::from_secs(5);
@@ -54,6 +54,7 @@ fn broker_by(owners: Arc<dyn WallClock>) -> (Partitions, Arc<MemoryBookie>) {
         client: LedgerClient::new(cell, config, store, directory, clock, [3; 32]),
         clock: owners,
         boot: Uuid::from_u128(4),
+        lease: Lease::none(),
     };
     let mut config = BrokerConfig::new(NodeName::new("b").unwrap(), "nowhere:1");
     config.ledger_roll_age = ROLL_AGE;

@@ -305,6 +305,7 @@ mod tests {
     use super::*;
     use crate::keys::partition_key;
     use crate::log::{TailBudget, TimeTurns};
+    use crate::owners::Lease;
     use crate::partition::takeover::{Claim, PartitionPolicy, go_on, win_epoch};
 
     async fn owner() -> (Collaborators, StateWriter) {
@@ -335,6 +336,8 @@ mod tests {
             clock,
             tail: TailBudget::new(0),
             time_turns: TimeTurns::new(),
+            lease: Lease::none(),
+            doubts: tokio::sync::Semaphore::new(1),
             broker: NodeName::new("b").unwrap(),
             owners: crate::owners::Owners::new(
                 NodeName::new("b").unwrap(),

@@ -28,7 +28,7 @@ use super::spans::spans;
 use crate::complaints::Complaints;
 use crate::keys::partition_key;
 use crate::log::{Chain, LedgerSpan, LogReader, LogView, TailBudget, TimeTurns};
-use crate::owners::Owners;
+use crate::owners::{Lease, Owners, Term};
 use crate::state::{Cursors, PartitionState, StateFold};
 use crate::storage_fault;
 
@@ -49,6 +49,10 @@ pub(crate) struct Collaborators {
     pub(crate) broker: NodeName,
     /// Who owns which partition.
     pub(crate) owners: Owners,
+    /// How far others can have taken over.
+    pub(crate) lease: Lease,
+    /// Looks at keys of partitions that are in doubt: metadata that come back are not asked for all at once.
+    pub(crate) doubts: Semaphore,
     /// This start of the broker: tells its own writes from those of an earlier life.
     pub(crate) boot: Uuid,
     pub(crate) producer_expiry: Duration,
@@ -83,6 +87,10 @@ pub(crate) struct Taken {
     /// What the log calls it.
     pub(crate) name: Arc<str>,
     pub(crate) guard: Compare,
+    /// The version of the key that won the epoch.
+    pub(crate) won: Revision,
+    /// The epoch was won, or seen to stand, in this term of the broker's lease.
+    pub(crate) term: Term,
     pub(crate) state: PartitionState<Cursors>,
     pub(crate) log: LogReader,
     pub(crate) log_chain: Chain,
@@ -106,9 +114,12 @@ pub(crate) async fn take_over(
     claim: Claim,
     won: impl FnOnce(OwnerEpoch),
 ) -> Result<Taken, Fault> {
+    // Before the epoch: should the lease end in between, the partition is in doubt from the beginning.
+    let term = with.lease.term();
     let epoch = win_epoch(with, partition, claim).await?;
     won(OwnerEpoch(epoch.0.owner_epoch));
-    go_on(with, partition, policy, epoch).await
+    let taken = go_on(with, partition, policy, epoch).await?;
+    Ok(Taken { term, ..taken })
 }
 
 /// All that follows a won epoch. When another broker wins a newer one meanwhile, what is missing here was not lost: the new owner
@@ -120,7 +131,7 @@ pub(super) async fn go_on(
     (record, version): (Partition, Revision),
 ) -> Result<Taken, Fault> {
     let guard = Compare::Version(partition_key(partition), version);
-    match load(with, partition, policy, &record, guard.clone()).await {
+    match load(with, partition, policy, (&record, version)).await {
         Err(fault) => Err(ownership::lost(with, &guard).await.unwrap_or(fault)),
         taken => taken,
     }
@@ -131,9 +142,9 @@ async fn load(
     with: &Collaborators,
     partition: PartitionId,
     policy: PartitionPolicy,
-    record: &Partition,
-    guard: Compare,
+    (record, won): (&Partition, Revision),
 ) -> Result<Taken, Fault> {
+    let guard = Compare::Version(partition_key(partition), won);
     let epoch = OwnerEpoch(record.owner_epoch);
     let log_chain = load_chain(with, partition, LedgerKind::Log).await?;
     let state_chain = load_chain(with, partition, LedgerKind::State).await?;
@@ -189,6 +200,8 @@ async fn load(
             snapshot_bytes: 0,
         },
         guard,
+        won,
+        term: 0,
         state,
         log,
         log_chain,
@@ -242,6 +255,15 @@ pub(crate) enum Claim {
 }
 
 impl Claim {
+    /// The partition may be won only when the life that had it is over.
+    fn is_from_the_dead(self, before: &Partition) -> bool {
+        match self {
+            Self::Owner => true,
+            Self::HandedOver(epoch) => before.owner_epoch != epoch.0,
+            Self::Deletion => false,
+        }
+    }
+
     /// # Errors
     /// `PARTITION_MOVED`: another one owns it.
     fn stands(
@@ -294,8 +316,12 @@ pub(crate) async fn win_epoch(
             owner: with.broker.to_string(),
             owner_boot: bytes::Bytes::copy_from_slice(with.boot.as_bytes()),
         };
+        // Those that are handed over or deleted are taken from the living.
+        let dead = known
+            .filter(|(before, _)| claim.is_from_the_dead(before))
+            .and_then(|(before, _)| with.owners.of_the_dead(before));
         let txn = Txn {
-            compares: vec![compare],
+            compares: std::iter::once(compare).chain(dead).collect(),
             ops: vec![Op::put(key.clone(), record.encode_to_vec())],
         };
         match with.metadata.txn(txn).await {

@@ -28,6 +28,7 @@ use super::shown::{EndedOnDrop, Shown};
 use super::snapshots::{SnapshotError, StateWriter};
 use super::stopping::{End, Stopping};
 use super::takeover::{Collaborators, Taken};
+use super::tenure::Tenure;
 use super::traffic::Traffic;
 use super::trimming::{Trimming, Wanted};
 use crate::IngressPermit;
@@ -117,7 +118,8 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         commands,
         shown: shown.clone(),
         log: taken.log.clone(),
-        time_turns: with.time_turns.clone(),
+        tenure: Tenure::new(taken.won, taken.term),
+        with: with.clone(),
         max_batch_bytes: with.max_batch_bytes,
         log_append_time: taken.config.log_append_time,
         refusal: Refusal::default(),

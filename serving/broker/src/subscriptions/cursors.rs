@@ -73,18 +73,17 @@ impl StartPoint {
     /// # Errors
     /// `OFFSET_OUT_OF_RANGE`, and those of reading.
     pub(crate) async fn resolve(self, open: &PartitionHandle) -> Result<Offset, Fault> {
-        let offsets = open.offsets();
         match self {
-            Self::Earliest => Ok(offsets.log_start),
-            Self::Latest | Self::Unsaid => Ok(offsets.high_watermark),
+            Self::Earliest => Ok(open.offsets().log_start),
+            Self::Latest | Self::Unsaid => Ok(open.told_offsets().await?.high_watermark),
             Self::Offset(offset) => {
-                offsets.check(offset)?;
+                open.check_offset(offset).await?;
                 Ok(offset)
             }
-            Self::Time(time) => {
-                let found = open.offset_at_time(time).await?;
-                Ok(found.map_or(open.offsets().high_watermark, |(offset, _)| offset))
-            }
+            Self::Time(time) => match open.offset_at_time(time).await? {
+                Some((offset, _)) => Ok(offset),
+                None => Ok(open.told_offsets().await?.high_watermark),
+            },
         }
     }
 }

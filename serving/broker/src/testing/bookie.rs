@@ -132,6 +132,13 @@ impl BookieCalls for MemoryBookie {
 
     fn fence(&self, request: FenceRequest) -> Call<FenceAnswer> {
         self.with(request.to, |stored| {
+            if request.token < stored.fence {
+                return Err(BookieError::StaleToken {
+                    ledger: request.to.ledger,
+                    token: stored.fence,
+                    asked: request.token,
+                });
+            }
             stored.fence = stored.fence.max(request.token);
             let held_end = stored
                 .entries

@@ -19,8 +19,8 @@ use uuid::Uuid;
 use super::bookie::MemoryBookie;
 use crate::listener::FrontParts;
 use crate::{
-    Broker, BrokerConfig, Front, Metrics, PartitionHandle, Partitions, PartitionsConfig, Topics,
-    TopicsConfig,
+    Broker, BrokerConfig, Front, Lease, Metrics, PartitionHandle, Partitions, PartitionsConfig,
+    Topics, TopicsConfig,
 };
 
 /// A bookie that does not answer an add in time.
@@ -81,6 +81,8 @@ pub struct MemoryBroker {
     pub metadata: Arc<FaultyStore<MemoryStore>>,
     /// The date.
     pub wall: Arc<Wall>,
+    /// What the next lives are told of their lease.
+    pub lease: Lease,
     /// Lives so far: each has a chance of its own, else it would give identities again.
     lives: Arc<AtomicU8>,
 }
@@ -91,12 +93,23 @@ impl Default for MemoryBroker {
             bookie: Arc::new(MemoryBookie::new()),
             metadata: Arc::new(FaultyStore::new(Arc::new(MemoryStore::new()))),
             wall: Arc::new(Wall(AtomicI64::new(1_700_000_000_000))),
+            lease: Lease::none(),
             lives: Arc::default(),
         }
     }
 }
 
 impl MemoryBroker {
+    /// The same storage and the same metadata, which fail on their own, and with a lease: another process of the cell.
+    pub fn leased(&self, time: Duration) -> Self {
+        let store = self.metadata.store();
+        Self {
+            metadata: Arc::new(FaultyStore::new(store)),
+            lease: Lease::of(self.wall.clone(), time),
+            ..self.clone()
+        }
+    }
+
     /// A life of it, to be served.
     pub fn broker(&self, config: BrokerConfig) -> Broker {
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
@@ -109,6 +122,7 @@ impl MemoryBroker {
             client: self.client([life; 32]),
             clock: clock.clone(),
             boot: boot(life),
+            lease: self.lease.clone(),
         };
         let topics = TopicsConfig {
             default_partitions: config.default_partitions,

@@ -73,6 +73,17 @@ fn code(link: &Link, topic: &TopicKey, fault: &Fault) -> Code {
     error_code::by_id(topic.id, fault.reason, code)
 }
 
+/// Has it looked at once, for all partitions whose end was reached, whether they are this broker's still, where that is in doubt:
+/// [`look`] then finds what was learnt.
+pub(super) async fn dispel(spots: &[Spot], opens: &[Open]) {
+    let at_end = spots.iter().zip(opens).filter_map(|(spot, open)| {
+        let open = open.as_ref().ok().filter(|open| !open.is_certain())?;
+        let reached = spot.offset >= wire::offset(open.offsets().high_watermark);
+        reached.then(|| open.told_offsets_again())
+    });
+    futures::future::join_all(at_end).await;
+}
+
 /// Bytes that may still be put into an answer.
 pub(super) struct Budget {
     /// Of the answer.
@@ -111,6 +122,10 @@ pub(super) async fn look(
         .ok()
         .filter(|_| (begin..=end).contains(&spot.offset))
     else {
+        // A log that goes on elsewhere may have it.
+        if let (true, Err(fault)) = (spot.offset > end, open.told_offsets().await) {
+            return Found::failed(code(link, &spot.topic, &fault));
+        }
         link.front().metrics().fault(Reason::OffsetOutOfRange);
         return Found {
             code: error_code::OFFSET_OUT_OF_RANGE,
@@ -118,7 +133,10 @@ pub(super) async fn look(
         };
     };
     if spot.offset == end {
-        return Found::empty(end, begin);
+        return match open.told_offsets_again().await {
+            Ok(_) => Found::empty(end, begin),
+            Err(fault) => Found::failed(code(link, &spot.topic, &fault)),
+        };
     }
     let bytes = spot.bytes_max.min(budget.left);
     budget.full |= budget.left == 0 && budget.first_allowed == 0;

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use super::encode::{Broker, Head, encode, refuse, rows_bytes};
-use super::gather::{Budget, Open, look, open_all};
+use super::gather::{Budget, Open, dispel, look, open_all};
 use super::room::Room;
 use super::session::{Asking, Plan, Telling};
 use super::spot::{Found, Spot, spots};
@@ -198,6 +198,7 @@ impl Fetch {
             biased;
             () = self.pressed() => {}
             () = more => {}
+            () = self.link.front().partitions().doubted() => {}
             () = tokio::time::sleep_until(self.deadline) => {}
         }
     }
@@ -205,6 +206,7 @@ impl Fetch {
     /// Looks at every partition, from the first one round. Who has `tried` to do without room waits for it longer.
     async fn gather(&self, opens: &[Open], tried: bool) -> Gathered {
         let count = self.spots.len();
+        dispel(&self.spots, opens).await;
         let room = match self.has_records(opens) {
             true => self.room(tried).await,
             false => Room::none(),

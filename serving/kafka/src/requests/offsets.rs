@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::{OwnerEpoch, PartitionId};
+use hulse_proto::id::{Offset, OwnerEpoch, PartitionId};
 use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use kafka_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
@@ -93,7 +93,7 @@ async fn places(link: &Link, request: &Request, message: ListOffsetsRequest) -> 
             };
             partitions.push(match row {
                 Some(row) => row,
-                None => one(link, request.version, open, &partition).await,
+                None => one(link, (request.version, until), open, &partition).await,
             });
         }
         topics.push(
@@ -136,7 +136,7 @@ type Place = (i64, i64);
 
 async fn one(
     link: &Link,
-    version: i16,
+    (version, until): (i16, Instant),
     open: Result<PartitionHandle, Code>,
     wanted: &ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse {
@@ -146,7 +146,7 @@ async fn one(
         .with_offset(NOTHING);
     let found = match &open {
         Ok(open) => match check_epoch(wanted.current_leader_epoch, open) {
-            Ok(()) => look_up(link, open, wanted.timestamp).await,
+            Ok(()) => look_up(link, open, (wanted.timestamp, until)).await,
             Err(code) => Err(code),
         },
         Err(code) => Err(*code),
@@ -167,11 +167,19 @@ async fn one(
     }
 }
 
-async fn look_up(link: &Link, open: &PartitionHandle, time: i64) -> Result<Place, Code> {
-    let offsets = open.offsets();
+async fn look_up(
+    link: &Link,
+    open: &PartitionHandle,
+    (time, until): (i64, Instant),
+) -> Result<Place, Code> {
     let found = match time {
-        LATEST => return Ok((wire::offset(offsets.high_watermark), NOTHING)),
-        EARLIEST | EARLIEST_LOCAL => return Ok((wire::offset(offsets.log_start), NOTHING)),
+        LATEST => {
+            let end = end_of(link, open, until).await?;
+            return Ok((wire::offset(end), NOTHING));
+        }
+        EARLIEST | EARLIEST_LOCAL => {
+            return Ok((wire::offset(open.offsets().log_start), NOTHING));
+        }
         // Nothing is in another tier than the local one, and nothing waits to be.
         LATEST_TIERED => return Ok((NOTHING, NOTHING)),
         MAX_TIMESTAMP => open.offset_of_max_time().await,
@@ -180,9 +188,21 @@ async fn look_up(link: &Link, open: &PartitionHandle, time: i64) -> Result<Place
     };
     match found {
         Ok(Some((offset, timestamp))) => Ok((wire::offset(offset), timestamp)),
-        Ok(None) => Ok((NOTHING, NOTHING)),
+        // Nothing so late up to the end, which is for the owner to say.
+        Ok(None) => end_of(link, open, until).await.map(|_| (NOTHING, NOTHING)),
         Err(fault) => Err(told(link, &fault)),
     }
+}
+
+/// Where a log ends, by its owner. What is in doubt is not asked for one partition after the other for ever.
+async fn end_of(link: &Link, open: &PartitionHandle, until: Instant) -> Result<Offset, Code> {
+    if !open.is_certain() && Instant::now() >= until {
+        let words = "what was asked before took too long";
+        return Err(told(link, &Fault::new(Reason::MetadataUnavailable, words)));
+    }
+    let offsets = open.told_offsets().await;
+    let offsets = offsets.map_err(|fault| told(link, &fault))?;
+    Ok(offsets.high_watermark)
 }
 
 fn told(link: &Link, fault: &Fault) -> Code {
@@ -232,6 +252,11 @@ async fn epoch_ends(
         let mut partitions = Vec::with_capacity(wanted.partitions.len());
         for partition in wanted.partitions {
             let open = open(link, topic.as_ref(), partition.partition, until).await;
+            let open = match open {
+                // Also of an earlier epoch: the client compares with what another owner may have told.
+                Ok(open) => end_of(link, &open, until).await.map(|_| open),
+                closed => closed,
+            };
             partitions.push(epoch_end(open, &partition));
         }
         topics.push(

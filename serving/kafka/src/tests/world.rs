@@ -49,7 +49,7 @@ impl World {
         Self::over(MemoryBroker::default(), change).await
     }
 
-    async fn over(memory: MemoryBroker, change: impl FnOnce(&mut BrokerConfig)) -> Self {
+    pub(super) async fn over(memory: MemoryBroker, change: impl FnOnce(&mut BrokerConfig)) -> Self {
         let front = memory.front(change);
         let config = ListenerConfig {
             name: "test".to_owned(),

@@ -24,6 +24,8 @@ use crate::{Begin, LaneView, LogOffsets, Stand};
 
 /// What is to be read is out of the log's range, and the log start does not say so yet.
 const TRIM_PAUSE: Duration = Duration::from_millis(50);
+/// Whether the log goes on elsewhere cannot be told now.
+const UNTOLD_PAUSE: Duration = Duration::from_secs(1);
 
 /// An item for the connection, and the room that it takes until the connection has it.
 pub(super) type Sent = (Result<v1::ConsumeDown, Status>, Option<Room>);
@@ -344,6 +346,12 @@ impl Lane {
     async fn at_end(&mut self) -> Result<(), End> {
         let position = self.progress.cut.position().0;
         if self.tell_end && self.progress.told_end != Some(position) {
+            match self.tie.partition().told_offsets().await {
+                Ok(offsets) if offsets.high_watermark.0 > position => return Ok(()),
+                Ok(_) => {}
+                // Whether this is all is not known; what comes is delivered. Of a partition that has ended the view hears.
+                Err(_) => return self.changed_or(sleep(UNTOLD_PAUSE)).await,
+            }
             self.progress.told_end = Some(position);
             let item = consume_down::Item::EndOfLane(v1::EndOfLane {
                 lane: self.number,
@@ -352,9 +360,18 @@ impl Lane {
             return Ok(self.send(item, None).await?);
         }
         let mut offsets = self.progress.offsets.clone();
+        let partition = self.tie.partition().clone();
         let more = async move {
-            let more = offsets.wait_for(|offsets| offsets.high_watermark.0 > position);
-            if more.await.is_err() {
+            let more = async {
+                let more = offsets.wait_for(|offsets| offsets.high_watermark.0 > position);
+                more.await.is_ok()
+            };
+            let there = tokio::select! {
+                biased;
+                there = more => there,
+                _ = partition.lost() => false,
+            };
+            if !there {
                 // The partition ended: the view says so, too.
                 std::future::pending::<()>().await;
             }

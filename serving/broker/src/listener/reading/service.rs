@@ -85,7 +85,8 @@ impl v1::log_server::Log for LogService {
                 Some(time) => open.offset_at_time(time).await?,
                 None => None,
             };
-            let offsets = open.offsets();
+            // After the look: that there is nothing so late is said of where the log ends.
+            let offsets = open.told_offsets().await?;
             Ok(v1::OffsetsResponse {
                 log_start: offsets.log_start.0,
                 high_watermark: offsets.high_watermark.0,
@@ -124,7 +125,7 @@ async fn begin(front: &Arc<Front>, request: &v1::ReadRequest) -> Result<Read, Fa
     };
     let open = front.open(id).await?;
     let next = Offset(request.start);
-    open.offsets().check(next)?;
+    open.check_offset(next).await?;
     Ok(Read {
         front: front.clone(),
         open,
@@ -146,6 +147,9 @@ impl Read {
                     if !self.send_chunk(sender).await? {
                         return Ok(());
                     }
+                    continue;
+                }
+                if self.next < self.open.told_offsets().await?.high_watermark {
                     continue;
                 }
                 let item = v1::EndOfLog {
@@ -213,6 +217,8 @@ impl Read {
 
     async fn wait_for_more(&self) -> Result<(), Fault> {
         let mut changes = self.open.watch();
+        let lost = self.open.lost();
+        tokio::pin!(lost);
         loop {
             if let Some(fault) = self.open.ended() {
                 return Err(fault);
@@ -220,7 +226,11 @@ impl Read {
             if changes.borrow_and_update().high_watermark > self.next {
                 return Ok(());
             }
-            let changed = tokio::time::timeout(ENDED_CHECK, changes.changed()).await;
+            let changed = tokio::select! {
+                biased;
+                changed = tokio::time::timeout(ENDED_CHECK, changes.changed()) => changed,
+                fault = &mut lost => return Err(fault),
+            };
             if matches!(changed, Ok(Err(_))) && self.open.ended().is_none() {
                 let words = "partition stopped here without a word; look it up again";
                 return Err(Fault::new(Reason::PartitionMoved, words));

@@ -148,7 +148,7 @@ impl Front {
     ) -> Result<v1::CursorDescription, Fault> {
         let ranges_max = if ranges { RANGES_MAX } else { 0 };
         let (open, view) = self.cursor_at(subscription, place, ranges_max).await?;
-        let offsets = open.offsets();
+        let offsets = open.told_offsets().await?;
         let age = match view.backlog {
             0 => 0,
             _ => self.age(&open, &view).await?,

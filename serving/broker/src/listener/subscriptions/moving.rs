@@ -84,7 +84,7 @@ impl Front {
             _ => 0,
         };
         let (open, view) = self.cursor_at(subscription, place, ranges_max).await?;
-        let offsets = open.offsets();
+        let offsets = open.told_offsets().await?;
         let (to, keep_acked) = match order.goal {
             Goal::Seek(point) => (self.resolve(&open, point).await?, false),
             Goal::Skip(records) => (behind(&view, records, offsets), true),

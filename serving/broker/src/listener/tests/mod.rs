@@ -6,6 +6,7 @@ mod consumer;
 mod consuming;
 mod cursors;
 mod damage;
+mod doubt;
 mod faults;
 mod handing;
 mod owners;
