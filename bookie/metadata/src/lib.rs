@@ -11,13 +11,14 @@
 //! 4. A lease is lost only by this store's answer, never by its silence (ARCHITECTURE D6).
 //!
 //! Reading order: `store` (the contract), `basis` (what stores share), `memory`, `embedded`, `etcd`; then [`counter`] and [`cell`],
-//! the two records of this crate; `conformance` and `testing` (feature `testing`).
+//! the two records of this crate, and [`Election`]; `conformance` and `testing` (feature `testing`).
 
 mod basis;
 pub mod cell;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 pub mod counter;
+mod election;
 mod embedded;
 mod etcd;
 mod memory;
@@ -30,6 +31,7 @@ pub mod testing;
 pub use basis::check::{KEY_BYTES_MAX, TXN_BYTES_MAX};
 pub use basis::page::PAGE_ROWS_MAX;
 
+pub use election::{Election, Seat};
 pub use embedded::{EmbeddedOptions, EmbeddedStore, FORMAT_VERSION, OpenError};
 pub use etcd::{EtcdOptions, EtcdStore};
 pub use memory::MemoryStore;

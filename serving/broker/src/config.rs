@@ -6,6 +6,7 @@ use hulse_proto::id::NodeName;
 use hulse_proto::mutant::Mutation;
 
 use crate::backlogs::BacklogLimits;
+use crate::balance::BalanceLimits;
 use crate::retention::Limits;
 
 /// What one broker is told. Values only; collaborators go through constructors.
@@ -44,6 +45,8 @@ pub struct BrokerConfig {
     pub retention_interval: Duration,
     /// How much subscriptions may keep of topics that say nothing.
     pub backlog: BacklogLimits,
+    /// How partitions are spread over brokers by load.
+    pub balance: BalanceLimits,
     /// Bytes of recent entries kept in memory over all partitions.
     pub tail_cache_bytes: usize,
     /// Partitions a second that are given away when the broker leaves or is drained.
@@ -76,6 +79,7 @@ impl BrokerConfig {
             retention_interval: Duration::from_secs(60),
             backlog: BacklogLimits::default(),
             drain_rate: 200,
+            balance: BalanceLimits::default(),
             tail_cache_bytes: 64 << 20,
             mutation: Mutation::default(),
         }

@@ -2,15 +2,28 @@
 
 use hulse_proto::id::{PartitionId, TopicId};
 use hulse_proto::ledger::LedgerKind;
+use uuid::Uuid;
 
 /// Owner epoch of a partition. Never bound to a lease.
 pub(crate) fn partition_key(partition: PartitionId) -> String {
     format!("part/{}/{:05}", partition.topic, partition.index)
 }
 
+/// Keys of [`pin_key`] of all partitions.
+pub(crate) const PINS: &str = "pin/";
+
 /// To whom a partition goes when nobody holds it.
 pub(crate) fn pin_key(partition: PartitionId) -> String {
-    format!("pin/{}/{:05}", partition.topic, partition.index)
+    format!("{PINS}{}/{:05}", partition.topic, partition.index)
+}
+
+/// The partition of a key, by what follows the prefix of its kind: `{uuid}/{index}`.
+pub(crate) fn partition_of(key: &str) -> Option<PartitionId> {
+    let (topic, index) = key.split_once('/')?;
+    Some(PartitionId {
+        topic: TopicId(Uuid::parse_str(topic).ok()?),
+        index: index.parse().ok()?,
+    })
 }
 
 /// The keys of [`partition_key`] of all partitions of one topic.

@@ -18,6 +18,7 @@
 mod accepting_loss;
 mod authorise;
 mod backlogs;
+mod balance;
 mod clock;
 mod complaints;
 mod config;
@@ -48,6 +49,7 @@ mod topics;
 
 pub use authorise::{Action, Principal, Resource, authorise};
 pub use backlogs::{BacklogLimits, BacklogPolicy, QuotaAction};
+pub use balance::BalanceLimits;
 pub use config::BrokerConfig;
 pub use drain_order::DrainOrder;
 pub use http::{Probes, StorageMode, serve_probes};

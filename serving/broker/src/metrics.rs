@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::balance::BalanceMetrics;
 use crate::subscription_metrics::SubscriptionMetrics;
 
 /// Upper bounds, in seconds: from an in-memory acknowledgement to the delivery time-out.
@@ -65,6 +66,7 @@ pub struct Metrics {
     connections: Family<ProtocolLabel, Gauge>,
     refused: Family<ProtocolLabel, Counter>,
     subscriptions: SubscriptionMetrics,
+    balance: BalanceMetrics,
 }
 
 fn latency_histogram() -> Histogram {
@@ -93,8 +95,10 @@ impl Metrics {
             connections: Family::default(),
             refused: Family::default(),
             subscriptions: SubscriptionMetrics::default(),
+            balance: BalanceMetrics::default(),
         };
         metrics.subscriptions.register(registry);
+        metrics.balance.register(registry);
         metrics.register_requests(registry);
         metrics.register_traffic(registry);
         metrics.register_connections(registry);
@@ -273,6 +277,11 @@ impl Metrics {
     /// What is counted of subscriptions.
     pub(crate) fn subscriptions(&self) -> &SubscriptionMetrics {
         &self.subscriptions
+    }
+
+    /// What is counted of partitions that go from broker to broker.
+    pub(crate) fn balance(&self) -> &BalanceMetrics {
+        &self.balance
     }
 
     /// Open produce sessions.

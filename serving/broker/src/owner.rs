@@ -19,8 +19,8 @@ use crate::config::BrokerConfig;
 use crate::log::{TailBudget, TimeTurns};
 use crate::owners::{Lease, Owners, Place};
 use crate::partition::{
-    CertainParts, Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions,
-    certain_handle, spawn, take_over,
+    CertainParts, Claim, Collaborators, PartitionHandle, PartitionPolicy, ReadAhead,
+    RestingPartitions, certain_handle, spawn, take_over,
 };
 use crate::topics::Topic;
 
@@ -196,6 +196,7 @@ impl Partitions {
             late: Complaints::default(),
             resting: RestingPartitions::default(),
             certain: CertainParts::default(),
+            ahead: ReadAhead::default(),
             mutation: config.mutation,
         };
         Self {
@@ -365,6 +366,12 @@ impl Partitions {
     /// Those that serve and have subscriptions.
     pub(crate) fn consumed(&self) -> Vec<PartitionHandle> {
         self.serving(PartitionHandle::is_consumed)
+    }
+
+    /// Of those that serve: the leader epoch, and bytes in and out since it was opened.
+    pub(crate) fn traffic(&self) -> Vec<(PartitionId, u32, u64)> {
+        let told = |open: &PartitionHandle| (open.id(), open.leader_epoch().0, open.traffic());
+        self.serving(|_| true).iter().map(told).collect()
     }
 
     /// Those that serve.

@@ -136,6 +136,7 @@ pub async fn serve_with(
     );
     let mut grpc_server = tokio::spawn(serving);
     let background = tokio::spawn(background(front.clone(), shutdown.clone()));
+    let balancing = tokio::spawn(front.clone().balance_brokers(shutdown.clone()));
     // Until the very end: while partitions are handed over, others must be known.
     let following = tokio::spawn({
         let (owners, partitions) = (owners.clone(), front.partitions.clone());
@@ -158,6 +159,7 @@ pub async fn serve_with(
     grpc_stop.cancel();
     drain(&front).await;
     background.abort();
+    balancing.abort();
     following.abort();
     cut(&mut grpc_server).await;
     http_stop.cancel();
@@ -208,8 +210,8 @@ async fn drain(front: &Front) {
 }
 
 /// What a broker does besides answering: topics are watched, unfinished deletions are finished, what retention lets go is trimmed,
-/// subscriptions are kept within their quotas, cursors that nobody has are removed, partitions of
-/// dead owners whose copies are lacking are opened, the gauge is kept.
+/// subscriptions are kept within their quotas, cursors that nobody has are removed, partitions of dead owners whose copies are lacking
+/// are opened, the gauge is kept, loads are counted.
 async fn background(front: Arc<Front>, shutdown: CancellationToken) {
     let remover = Arc::new(front.partitions.clone());
     let count = async {
@@ -247,6 +249,6 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
-        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run(), settling.run(), front.clone().follow_order()) } => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run(), settling.run(), front.clone().follow_order(), front.sample_loads()) } => {}
     }
 }

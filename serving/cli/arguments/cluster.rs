@@ -56,7 +56,7 @@ Examples:
 /// `hulse brokers`
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n  hulse brokers list\n  hulse brokers describe node-1\n  hulse brokers drain broker-2 --dry-run"
+    after_help = "Examples:\n  hulse brokers list\n  hulse brokers describe node-1\n  hulse brokers drain broker-2 --dry-run\n  hulse brokers balance --dry-run"
 )]
 pub(crate) enum Brokers {
     /// Brokers that run
@@ -68,6 +68,16 @@ pub(crate) enum Brokers {
         /// Its name
         name: String,
     },
+    /// Even out the load of brokers now, instead of when they were uneven for a while
+    #[command(after_help = "\
+The elected balancer looks at what each partition has to do and has some handed over, a few at once; clients follow. Pinned partitions
+stay, and so do those that were moved lately (balance.cooldown). `hulse cluster status` tells what it saw last.
+
+Examples:
+  hulse brokers balance --dry-run
+  hulse brokers balance
+  hulse brokers balance --dry-run --output wide")]
+    Balance,
     /// Have a broker give all its partitions away, as hulse drain does
     Drain(Drain),
     /// Let a broker that is drained take partitions again; none comes back by itself

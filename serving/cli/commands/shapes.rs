@@ -124,6 +124,7 @@ pub(crate) const ROWS: &[Row] = &[
     dry("brokers drain", Answer::One(cluster::BrokerView::FIELDS)),
     row("brokers undrain", Answer::One(cluster::BrokerView::FIELDS)),
     dry("drain", Answer::One(cluster::BrokerView::FIELDS)),
+    dry("brokers balance", Answer::Many(cluster::MoveView::FIELDS)),
     row("bookies list", Answer::Many(cluster::BookieView::FIELDS)),
     row("bookies describe", Answer::One(cluster::BookieView::FIELDS)),
     dry(

@@ -256,6 +256,21 @@ pub(crate) const KEYS: &[Key] = &[
         "bytes per second that are copied between bookies to make missing copies, in the whole cluster",
     ),
     key(
+        "balance.interval",
+        Kind::PeriodOrOff(3),
+        "brokers whose load is uneven all through such a period are evened out by handing partitions over; off: only by hulse brokers balance",
+    ),
+    key(
+        "balance.spread_percent",
+        Kind::Count(5, 100),
+        "a broker so far above or below the mean load is uneven; raise it if partitions move too often",
+    ),
+    key(
+        "balance.cooldown",
+        Kind::Period(1),
+        "a partition that was handed over stays so long where it is, unless an operator moves it or its broker leaves",
+    ),
+    key(
         "memory.budget",
         Kind::Budget,
         "a size, or a share of the container's memory",

@@ -24,6 +24,7 @@ pub(crate) struct Config {
     pub(crate) backlog_quota: BacklogQuota,
     pub(crate) bookie: Bookie,
     pub(crate) upkeep: Upkeep,
+    pub(crate) balance: Balance,
     pub(crate) memory: Memory,
     pub(crate) security: Security,
     pub(crate) log: Log,
@@ -112,6 +113,14 @@ pub(crate) struct Upkeep {
     pub(crate) lost_after: Period,
     pub(crate) audit_interval: Period,
     pub(crate) copy_rate: ByteSize,
+}
+
+/// `[balance]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Balance {
+    pub(crate) interval: OrOff<Period>,
+    pub(crate) spread_percent: u32,
+    pub(crate) cooldown: Period,
 }
 
 /// `[memory]`
@@ -232,6 +241,16 @@ impl Default for Upkeep {
             lost_after: Period(Duration::from_secs(600)),
             audit_interval: Period(Duration::from_secs(60)),
             copy_rate: ByteSize(64 << 20),
+        }
+    }
+}
+
+impl Default for Balance {
+    fn default() -> Self {
+        Self {
+            interval: OrOff::At(Period(Duration::from_secs(30))),
+            spread_percent: 10,
+            cooldown: Period(Duration::from_secs(600)),
         }
     }
 }

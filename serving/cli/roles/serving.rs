@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bookie_client::{BookieDirectory, ClientConfig, LedgerClient};
 use hulse_proto::wire::metadata as wire;
 use serving_broker::{
-    BacklogLimits, Broker, BrokerConfig, DrainOrder, Lease, Limits, Metrics, Partitions,
-    PartitionsConfig,
-    QuotaAction, ServeError, StorageDamage, StorageMode, Topics, TopicsConfig,
+    BacklogLimits, BalanceLimits, Broker, BrokerConfig, DrainOrder, Lease, Limits, Metrics,
+    Partitions, PartitionsConfig, QuotaAction, ServeError, StorageDamage, StorageMode, Topics,
+    TopicsConfig,
 };
 use tokio::net::TcpListener;
 use tokio::task::JoinError;
@@ -18,7 +18,7 @@ use super::build_info;
 use super::ground::Ground;
 use super::memory::Memory;
 use super::seams::{connections_max, open_files_max};
-use crate::config::{BacklogQuota, Config, KafkaListen};
+use crate::config::{BacklogQuota, Balance, Config, KafkaListen};
 use crate::failure::{Code, Failure};
 
 /// Who this broker is to others.
@@ -185,6 +185,7 @@ fn settings(config: &Config, memory: Memory, ground: &Ground, advertised: String
         },
         retention_interval: config.retention.check_interval.0,
         backlog: backlog(&config.backlog_quota),
+        balance: balance(&config.balance),
         tail_cache_bytes: memory.tail as usize,
         ..BrokerConfig::new(ground.name.clone(), advertised)
     }
@@ -201,6 +202,15 @@ fn backlog(quota: &BacklogQuota) -> BacklogLimits {
             "evict" => QuotaAction::Evict,
             _ => QuotaAction::Hold,
         },
+    }
+}
+
+/// How partitions are spread over brokers.
+fn balance(balance: &Balance) -> BalanceLimits {
+    BalanceLimits {
+        interval: balance.interval.limit().map(|period| period.0),
+        spread_percent: balance.spread_percent,
+        cooldown: balance.cooldown.0,
     }
 }
 

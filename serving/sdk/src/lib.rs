@@ -47,11 +47,12 @@ mod session;
 mod testing;
 
 pub use admin::{
-    Admin, AttachedConsumer, BacklogAction, BacklogQuota, Blocked, Bookie, BookieState, Bookies,
-    Broker, BrokerOrder, Cluster, Cursor, CursorSelection, CursorState, Damage, DamagedRecords,
-    Draining, Keep, KeptBacklog, Ledger, LiveBookie, MovedCursor, NewSubscription, NewTopic,
-    Offsets, Partition, Replication, Retention, Subscription, SubscriptionChange, Topic,
-    TopicChange, TopicCopies, TrimTo, Trimmed, UpdateEffect, Upkeep,
+    Admin, AttachedConsumer, BacklogAction, BacklogQuota, BalanceMove, BalanceReport, Blocked,
+    Bookie, BookieState, Bookies, Broker, BrokerOrder, Cluster, Cursor, CursorSelection,
+    CursorState, Damage, DamagedRecords, Draining, Keep, KeptBacklog, Ledger, LiveBookie,
+    MovedCursor, NewSubscription, NewTopic, Offsets, Partition, Replication, Retention,
+    Subscription, SubscriptionChange, Topic, TopicChange, TopicCopies, TrimTo, Trimmed,
+    UpdateEffect, Upkeep,
 };
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};

@@ -36,6 +36,7 @@ const INVOCATIONS: &[&str] = &[
     "cluster health",
     "brokers list",
     "brokers describe node-1",
+    "brokers balance --dry-run",
     "bookies list",
     "bookies describe node-1",
     "bookies recommission node-1",

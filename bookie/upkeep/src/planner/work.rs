@@ -15,7 +15,7 @@ use rand_chacha::ChaCha12Rng;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::election::{keep, try_lead};
+use super::election;
 use super::plan::{LedgerTasks, Plan, Planned};
 use super::report::{Book, Passed};
 use crate::audit::{Audited, Auditor, Fleet};
@@ -132,23 +132,19 @@ impl Upkeep {
         loop {
             let metadata = Arc::clone(&self.seams.metadata);
             let name = self.seams.name.to_string();
-            let lease = tokio::select! {
+            let seat = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
-                lease = try_lead(&*metadata, &name) => lease,
+                seat = election::ELECTION.try_win(&*metadata, &name) => seat,
             };
-            match lease {
-                Ok(Some(lease)) => {
+            match seat {
+                Ok(Some(seat)) => {
                     tracing::info!("this bookie looks after the copies of all ledgers");
                     self.seams.metrics.plans(true);
                     tokio::select! {
                         biased;
-                        () = shutdown.cancelled() => {
-                            // Without an answer it ends by itself.
-                            let ended = timeout(LOOK, metadata.end_lease(lease)).await;
-                            return drop(ended);
-                        }
-                        () = keep(&*metadata, lease) => {}
+                        () = shutdown.cancelled() => return seat.leave(&*metadata).await,
+                        () = seat.keep(&*metadata) => {}
                         () = self.lead() => {}
                     }
                     self.seams.metrics.plans(false);

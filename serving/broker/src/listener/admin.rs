@@ -310,6 +310,19 @@ impl v1::admin_server::Admin for AdminService {
         self.0.answer("Admin.MovePartition", work).await
     }
 
+    async fn balance_brokers(
+        &self,
+        request: Request<v1::BalanceBrokersRequest>,
+    ) -> Result<Response<v1::BalanceBrokersResponse>, Status> {
+        let dry_run = request.into_inner().dry_run;
+        let work = async {
+            self.0.allow(Action::Operate, Resource::Cell)?;
+            let report = Some(self.0.balance_now(dry_run).await?);
+            Ok(v1::BalanceBrokersResponse { report })
+        };
+        self.0.answer("Admin.BalanceBrokers", work).await
+    }
+
     async fn accept_loss(
         &self,
         request: Request<v1::AcceptLossRequest>,

@@ -13,6 +13,7 @@ use super::front::Front;
 use super::peers::work_on;
 use super::wire::{invalid, topic_name};
 use crate::authorise::{Action, Resource};
+use crate::balance::MoveReason;
 use crate::keys::pin_key;
 use crate::storage_fault;
 
@@ -43,7 +44,11 @@ impl Front {
         }
         let to = NodeName::new(&request.broker).map_err(|error| invalid(error.to_string()))?;
         let work = work_on(id, Work::MoveTo(to.as_str().to_owned()));
-        let done = self.anywhere(work).await?;
+        let done = self.anywhere(work).await;
+        self.metrics
+            .balance()
+            .moved(MoveReason::Operator, done.is_ok());
+        let done = done?;
         if request.pin {
             self.set_pin(id, Some(&to)).await?;
         }

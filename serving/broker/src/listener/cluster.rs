@@ -1,4 +1,5 @@
-//! The cell as an operator sees it: its nodes, and how its copies are. All of it is read from metadata, by whichever broker is asked.
+//! The cell as an operator sees it: its nodes, and how its copies are. It is read from metadata, but for the load, which
+//! brokers are asked for; by whichever broker is asked.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +35,12 @@ impl Front {
         if partitions {
             self.count_partitions(&mut brokers).await?;
         }
+        let (loads, balance) = self.loads_shown().await;
+        for (name, (broker, _)) in &mut brokers {
+            if let Some(told) = loads.get(name) {
+                (broker.load, broker.open) = (Some(told.load), Some(told.open));
+            }
+        }
         let quorums = cell.settings.quorums;
         Ok(v1::DescribeClusterResponse {
             cell_uuid: Bytes::copy_from_slice(cell.cell.0.as_bytes()),
@@ -48,6 +55,7 @@ impl Front {
             now_ms: self.partitions.with.clock.now_ms(),
             largest_ensemble: self.demanding(quorums.ensemble, |topic| topic.ensemble),
             largest_ack_quorum: self.demanding(quorums.ack, |topic| topic.ack),
+            balance,
         })
     }
 
@@ -86,6 +94,8 @@ impl Front {
                 registered_ms: node.clock_ms,
                 partitions: None,
                 draining: node.mode == "draining",
+                load: None,
+                open: None,
             };
             (name, (described, node.boot_uuid))
         });

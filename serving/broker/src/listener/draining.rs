@@ -19,6 +19,7 @@ use tonic::transport::Channel;
 
 use super::front::Front;
 use super::wire::invalid;
+use crate::balance::MoveReason;
 
 /// Partitions that are given away at the same time.
 const AT_ONCE: usize = 16;
@@ -142,6 +143,9 @@ impl Front {
             }
             let heir = owners.heir(id)?;
             let given = self.hand_over(id, &heir).await;
+            self.metrics
+                .balance()
+                .moved(MoveReason::Leaving, given.is_ok());
             given
                 .inspect_err(|fault| {
                     tracing::debug!(partition = %id, %fault, "a partition could not be handed over");

@@ -14,12 +14,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::{Response, Status};
 
+use super::arrivals::Arrivals;
 use super::identity::ProducerIds;
 use super::ingress::Ingress;
 use super::peers::Peers;
 use crate::authorise::{Action, Principal, Resource, authorise};
 use crate::backlogs::Board;
 use crate::drain_order::DrainOrder;
+use crate::balance::Balance;
 use crate::metrics::Metrics;
 use crate::subscriptions::Subscriptions;
 use crate::topics::Topics;
@@ -45,7 +47,11 @@ pub struct Front {
     pub(crate) subscriptions: Subscriptions,
     /// What was seen of backlogs last.
     pub(crate) backlogs: Board,
-    pub(super) metadata: Arc<dyn MetadataStore>,
+    /// What this broker has to do, and did as balancer.
+    pub(crate) balance: Balance,
+    /// Partitions that come from other brokers.
+    pub(super) arrivals: Arrivals,
+    pub(crate) metadata: Arc<dyn MetadataStore>,
     /// What the bookie in this process knows of damage, if there is one.
     pub(super) storage_damage: Option<StorageDamage>,
     /// Numbers the sessions of consumers.
@@ -78,6 +84,8 @@ impl Front {
             producer_ids: ProducerIds::start(parts.metadata.clone()),
             subscriptions: Subscriptions::new(parts.metadata.clone(), parts.topics.clone()),
             backlogs: Board::default(),
+            balance: Balance::new(parts.config.balance),
+            arrivals: Arrivals::default(),
             storage_damage: parts.storage_damage,
             peers: Peers::default(),
             order: parts.order,

@@ -1,11 +1,15 @@
 //! A partition goes to another broker as planned: the new owner is asked whether it can take it, this one closes it, the other opens it.
 //!
+//! Before anything is closed, the new owner reads what it will need (`partition::ahead`), and this one writes down what would have to be
+//! replayed (`partition::brief`), so that the pause is short. Clients that are sent to the new owner wait there (`arrivals`).
+//!
 //! Nothing of it is in metadata but the key that the new owner wins: cut short anywhere, the partition is still whose key it is. While
 //! it is on its way, this broker names the new owner to whoever asks, and opens it not.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{NodeName, OwnerEpoch, PartitionId};
 use hulse_proto::wire::v1;
@@ -16,7 +20,7 @@ use super::front::Front;
 use super::peers::work_on;
 use super::wire::invalid;
 use crate::owners::{moved_to, owner_of};
-use crate::partition::Claim;
+use crate::partition::{Claim, differs, read_ahead};
 
 /// Longest time for giving partitions away at the end; the rest is taken over when the broker is gone.
 const LEAVING_MAX: Duration = Duration::from_secs(20);
@@ -44,7 +48,8 @@ impl Front {
         })?;
         // It knows the topic, can be reached and takes partitions: else nothing is closed here.
         let prepare = work_on(id, Work::Prepare(true));
-        self.ask_peer(&target.endpoint, prepare).await?;
+        let (prepared, ()) = join(self.ask_peer(&target.endpoint, prepare), open.be_brief()).await;
+        prepared?;
         let owner = v1::PartitionOwner {
             index: id.index,
             endpoint: target.endpoint.to_string(),
@@ -65,6 +70,7 @@ impl Front {
                 return self.not_taken(id, to, fault).await;
             }
         };
+        self.metrics.balance().paused(took.elapsed());
         tracing::info!(partition = %id, %to, epoch = done.leader_epoch, took = ?took.elapsed(), "partition was handed over");
         Ok(OwnerEpoch(done.leader_epoch))
     }
@@ -90,21 +96,77 @@ impl Front {
         id: PartitionId,
         epoch: OwnerEpoch,
     ) -> Result<OwnerEpoch, Fault> {
+        let _arrival = Arriving { front: self, id };
         let topic = self.check_exists(id).await?;
         let claim = Claim::HandedOver(epoch);
+        let known = self.partitions.with.ahead.known(id);
+        let leaves = self.leaves(id);
         let open = self
             .partitions
             .open_claimed(id, topic.policy(), claim)
             .await?;
+        if !leaves {
+            self.balance.arrived(id);
+        }
+        if !known.is_empty() {
+            let partitions = self.partitions.clone();
+            tokio::spawn(async move {
+                if differs(&partitions.with, &known).await {
+                    let why = "a loss was accepted, the partition is opened again; retry";
+                    let reopened = Fault::new(Reason::PartitionLoading, why);
+                    partitions.close(id, reopened).await;
+                }
+            });
+        }
         Ok(open.leader_epoch())
     }
 
-    /// Whether a partition could be taken now.
+    /// Whether the broker that has a partition leaves: what it gives away need not rest, it may be one of many that came here for want
+    /// of others.
+    fn leaves(&self, id: PartitionId) -> bool {
+        let owners = &self.partitions.with.owners;
+        let Some(holder) = owners.holder(id) else {
+            return false;
+        };
+        let brokers = owners.brokers();
+        brokers
+            .iter()
+            .any(|broker| broker.name == holder.broker && broker.draining)
+    }
+
+    /// Whether a partition could be taken now. Then it is expected, and what will be needed of it is read.
     pub(in crate::listener) async fn prepare(&self, id: PartitionId) -> Result<(), Fault> {
         if let Some(fault) = self.shutting_down() {
             return Err(fault);
         }
-        self.check_exists(id).await.map(drop)
+        self.check_exists(id).await?;
+        read_ahead(&self.partitions.with, id).await?;
+        self.arrivals.expect(id);
+        Ok(())
+    }
+
+    /// Has the broker `from`, which has a partition open, hand it over to `to`. Nobody else is asked when it is not there any more.
+    ///
+    /// # Errors
+    /// Those of [`Front::hand_over`]; `PARTITION_MOVED`.
+    pub(crate) async fn have_handed_over(
+        &self,
+        id: PartitionId,
+        from: &NodeName,
+        to: &NodeName,
+    ) -> Result<OwnerEpoch, Fault> {
+        if *from == self.config.name {
+            return self.hand_over(id, to).await;
+        }
+        let brokers = self.partitions.with.owners.brokers();
+        let owner = brokers.into_iter().find(|broker| broker.name == *from);
+        let owner = owner.ok_or_else(|| {
+            let words = format!("broker {from} does not live any more");
+            Fault::new(Reason::PartitionMoved, words)
+        })?;
+        let work = work_on(id, Work::MoveTo(to.as_str().to_owned()));
+        let done = self.ask_peer(&owner.endpoint, work).await?;
+        Ok(OwnerEpoch(done.leader_epoch))
     }
 
     /// The operator's word: this broker shall have it, and, with `pin`, get it again whenever nobody holds it.
@@ -132,6 +194,20 @@ impl Front {
                 "not all partitions were handed over in time; others take them over"
             ),
         }
+    }
+}
+
+/// While a partition is being taken.
+struct Arriving<'a> {
+    front: &'a Front,
+    id: PartitionId,
+}
+
+impl Drop for Arriving<'_> {
+    /// It is here, or does not come.
+    fn drop(&mut self) {
+        self.front.partitions.with.ahead.forget(self.id);
+        self.front.arrivals.over(self.id);
     }
 }
 

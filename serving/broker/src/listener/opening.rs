@@ -19,6 +19,10 @@ impl Front {
         if let Some(open) = self.partitions.opened(partition) {
             return Ok(open);
         }
+        self.arrivals.wait(partition).await;
+        if let Some(open) = self.partitions.opened(partition) {
+            return Ok(open);
+        }
         // Known without a read, so that clients of an old owner cost metadata nothing.
         if let Some(moved) = self.partitions.with.owners.redirect(partition) {
             return Err(moved);

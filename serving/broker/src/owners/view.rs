@@ -5,19 +5,18 @@ use std::sync::Arc;
 
 use bookie_metadata::{Revision, Versioned, WatchEvent};
 use bytes::Bytes;
-use hulse_proto::id::{NodeName, OwnerEpoch, PartitionId, TopicId};
+use hulse_proto::id::{NodeName, OwnerEpoch, PartitionId};
 use hulse_proto::wire::Message as _;
 use hulse_proto::wire::metadata as wire;
-use uuid::Uuid;
 
 use super::rule::{Holder, KafkaPlace, LiveBroker, LiveBrokers, Verdict, owner};
+pub(super) use crate::keys::PINS;
+use crate::keys::partition_of;
 
 /// Keys of brokers that live.
 pub(super) const NODES: &str = "node/broker/";
 /// Keys of owners' epochs.
 pub(super) const PARTS: &str = "part/";
-/// Keys of pins.
-pub(super) const PINS: &str = "pin/";
 
 /// A life of a broker that holds partitions; shared, since thousands name the same.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -252,17 +251,11 @@ fn live_broker(row: &Versioned) -> Option<LiveBroker> {
     })
 }
 
-/// `{uuid}/{index}`.
-fn partition_of(key: &str) -> Option<PartitionId> {
-    let (topic, index) = key.split_once('/')?;
-    Some(PartitionId {
-        topic: TopicId(Uuid::parse_str(topic).ok()?),
-        index: index.parse().ok()?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use hulse_proto::id::TopicId;
+    use uuid::Uuid;
+
     use super::*;
 
     fn row(index: u32, epoch: u32) -> Versioned {

@@ -18,6 +18,7 @@ use super::replicating::Replication;
 use super::shown::Shown;
 use super::takeover::Collaborators;
 use super::tenure::Tenure;
+use super::traffic::Traffic;
 use crate::backlogs::Refusal;
 use crate::log::{LedgerSpan, LogReader, LogView};
 use crate::owners::Term;
@@ -73,6 +74,7 @@ pub(crate) fn handle(
         with: with.clone(),
         // In doubt from the beginning: metadata are asked before an end is told.
         tenure: Tenure::new(part.won, Term::default()),
+        traffic: Traffic::default(),
         max_batch_bytes: with.max_batch_bytes,
         log_append_time: false,
         replication: Mutex::new(Replication::default()),

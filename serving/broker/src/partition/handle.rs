@@ -21,6 +21,7 @@ use super::shown::Shown;
 use super::takeover::Collaborators;
 use super::task::{self, Boxed, Task};
 use super::tenure::Tenure;
+use super::traffic::Traffic;
 use super::trimming::TrimCommand;
 use crate::IngressPermit;
 use crate::backlogs::Refusal;
@@ -156,6 +157,8 @@ pub(crate) enum Command {
     Replicate(Replication),
     /// Of subscriptions.
     Cursors(CursorCommand),
+    /// Write a snapshot if a next owner would have much to replay; answers when that is done.
+    Brief(oneshot::Sender<()>),
     /// End, with this word to everyone who waits.
     Stop {
         why: Fault,
@@ -213,6 +216,7 @@ pub(crate) struct Shared {
     pub(crate) replication: Mutex<Replication>,
     /// Why no batches are taken, because of a backlog.
     pub(crate) refusal: Refusal,
+    pub(crate) traffic: Traffic,
 }
 
 /// An open partition.
@@ -281,6 +285,7 @@ impl PartitionHandle {
             );
             return Err(Some(Fault::new(Reason::Overloaded, why)));
         }
+        self.0.traffic.taken(batch.len());
         let (answer, receiver) = oneshot::channel();
         let command = Command::Produce(ProduceCommand {
             header,
@@ -360,14 +365,20 @@ impl PartitionHandle {
     /// OFFSET_OUT_OF_RANGE with `log_start` and `high_watermark`; DATA_DAMAGED; STORAGE_UNAVAILABLE.
     pub async fn read(&self, start: Offset, max_bytes: usize) -> Result<ReadChunk, Fault> {
         let read = self.0.log.read(start, max_bytes).await;
-        match read {
+        let read = match read {
             Err(fault) if fault.reason == Reason::OffsetOutOfRange => {
                 self.check_offset(start).await?;
                 // Records came, or it is below the log start now.
                 self.0.log.read(start, max_bytes).await
             }
             read => read,
-        }
+        };
+        read.inspect(|chunk| self.0.traffic.given(chunk))
+    }
+
+    /// Bytes in and out since it was opened.
+    pub(crate) fn traffic(&self) -> u64 {
+        self.0.traffic.bytes()
     }
 
     /// The first record whose timestamp is at least `timestamp`: its offset and timestamp. Cancel-safe: a batch that is being opened

@@ -4,11 +4,14 @@
 //! what handles see of it) drives the state machine (`core`) which judges,
 //! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
 //! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
-//! ready, `trimming` moves its log start, `retaining` does what retention asks, `certain` is what can be read of one that does not
-//! open, `snapshots` writes its state chain, `replicating` gives its ledgers the copies that its topic asks for, `ownership` and
-//! `tenure` look whether it is still ours.
+//! ready (`spans`: its ledgers), `trimming` moves its log start, `retaining` does what retention asks, `certain` is what can be read of
+//! one that does not open, `snapshots` writes its state chain, `replicating` gives its ledgers the copies that its topic asks for,
+//! `ownership` and `tenure` look whether it is still ours. `traffic` counts what it has to do; `ahead` and `brief` make a hand-over
+//! short.
 
 mod accepted;
+mod ahead;
+mod brief;
 mod certain;
 mod consuming;
 mod core;
@@ -32,6 +35,7 @@ mod rolling;
 mod room_tests;
 mod shown;
 mod snapshots;
+mod spans;
 mod stopping;
 #[cfg(test)]
 mod stopping_tests;
@@ -40,10 +44,12 @@ mod task;
 mod tenure;
 #[cfg(test)]
 mod tests;
+mod traffic;
 #[cfg(test)]
 mod trim_tests;
 mod trimming;
 
+pub(crate) use ahead::{ReadAhead, differs, read_ahead};
 pub(crate) use certain::{CertainParts, handle as certain_handle};
 pub use consuming::{CursorStart, Tie};
 pub use cursors::{

@@ -366,6 +366,7 @@ mod tests {
             late: crate::complaints::Complaints::default(),
             certain: crate::partition::CertainParts::default(),
             resting: Default::default(),
+            ahead: Default::default(),
             mutation: Mutation::default(),
         };
         let partition = PartitionId {

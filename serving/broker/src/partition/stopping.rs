@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bookie_metadata::Txn;
+use futures::future::join_all;
 use hulse_proto::error::{Fault, Reason};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -116,8 +117,14 @@ impl Task {
             .state_writer
             .take()
             .and_then(|mut state| state.writer.take());
-        for writer in self.writer.take().into_iter().chain(state) {
-            if let Err(error) = writer.close(guard.clone()).await {
+        // Both at once: nobody serves the partition meanwhile.
+        let writers = self.writer.take().into_iter().chain(state);
+        let closing = writers.map(|writer| {
+            let guard = guard.clone();
+            async move { writer.close(guard).await }
+        });
+        for closed in join_all(closing).await {
+            if let Err(error) = closed {
                 tracing::debug!(partition = %self.name, %error, "ledger was left to recovery");
             }
         }

@@ -19,12 +19,14 @@ use prost::Message;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
+use super::ahead::{Closed, ReadAhead};
 use super::certain::{self, CertainParts};
 use super::core::CoreConfig;
 use super::ownership;
 use super::replicating::Replication;
 use super::resting::RestingPartitions;
 use super::snapshots::StateWriter;
+use super::spans::spans;
 use crate::complaints::Complaints;
 use crate::keys::partition_key;
 use crate::log::{Chain, LedgerSpan, LogReader, LogView, TailBudget, TimeTurns};
@@ -35,7 +37,7 @@ use crate::storage_fault;
 /// Bytes asked of a state ledger at once.
 const STATE_READ_BYTES: u32 = 8 << 20;
 /// Ledgers whose metadata are read at once.
-const LOOKS_MAX: usize = 32;
+pub(super) const LOOKS_MAX: usize = 32;
 /// How long a take-over of unknown outcome is asked after.
 const EPOCH_TRIES: u32 = 20;
 
@@ -68,6 +70,8 @@ pub(crate) struct Collaborators {
     pub(crate) resting: RestingPartitions,
     /// What can be read of partitions that do not open.
     pub(crate) certain: CertainParts,
+    /// What was read of partitions that are to come from other brokers.
+    pub(crate) ahead: ReadAhead,
     /// For tests: a rule that is switched off.
     pub(crate) mutation: Mutation,
 }
@@ -153,12 +157,13 @@ async fn load(
     let epoch = OwnerEpoch(record.owner_epoch);
     let log_chain = load_chain(with, partition, LedgerKind::Log).await?;
     let state_chain = load_chain(with, partition, LedgerKind::State).await?;
+    let known = with.ahead.known(partition);
     let is_damage = |fault: &Fault| fault.reason == Reason::DataDamaged;
     let (mut state_ledgers, mut log_ledgers) = (Vec::new(), Vec::new());
-    let mut recovered = recover_all(with, &state_chain, &guard, &mut state_ledgers).await;
+    let mut recovered = recover_all(with, &state_chain, (&guard, &known), &mut state_ledgers).await;
     if recovered.as_ref().err().is_none_or(is_damage) {
         // What is certain of the log does not depend on its state.
-        let log = recover_all(with, &log_chain, &guard, &mut log_ledgers).await;
+        let log = recover_all(with, &log_chain, (&guard, &known), &mut log_ledgers).await;
         recovered = recovered.and(log);
     }
     let closed = log_ledgers.clone();
@@ -395,7 +400,7 @@ pub(crate) async fn win_epoch(
     }
 }
 
-async fn load_chain(
+pub(super) async fn load_chain(
     with: &Collaborators,
     partition: PartitionId,
     kind: LedgerKind,
@@ -410,18 +415,26 @@ async fn load_chain(
 async fn recover_all(
     with: &Collaborators,
     chain: &Chain,
-    guard: &Compare,
+    (guard, known): (&Compare, &Closed),
     ledgers: &mut Ledgers,
 ) -> Result<(), Fault> {
     let all: Vec<LedgerId> = chain.links().map(|link| LedgerId(link.ledger)).collect();
     let mut looks = stream::iter(all)
-        .map(|ledger| async move { (ledger, with.client.describe(ledger).await) })
+        .map(|ledger| async move {
+            let found = match known.get(&ledger) {
+                // Closed for ever.
+                Some(metadata) => Ok(Some(metadata.clone())),
+                None => {
+                    let found = with.client.describe(ledger).await;
+                    found.map(|found| found.map(|(metadata, _)| metadata))
+                }
+            };
+            (ledger, found)
+        })
         .buffered(LOOKS_MAX);
     while let Some((ledger, found)) = looks.next().await {
         let found = found.map_err(|error| storage_fault::metadata(&error))?;
-        let closed = found
-            .map(|(metadata, _)| metadata)
-            .filter(|metadata| metadata.state == LedgerState::Closed);
+        let closed = found.filter(|metadata| metadata.state == LedgerState::Closed);
         let metadata = match closed {
             Some(metadata) => metadata,
             None => recover(with, ledger, guard).await?,
@@ -444,7 +457,7 @@ async fn recover(
     recovered.map_err(|error| storage_fault::recover(ledger, &error))
 }
 
-fn totals(ledger: LedgerId, metadata: &LedgerMetadata) -> Result<ClosedTotals, Fault> {
+pub(super) fn totals(ledger: LedgerId, metadata: &LedgerMetadata) -> Result<ClosedTotals, Fault> {
     metadata.closed.ok_or_else(|| {
         Fault::new(
             Reason::Internal,
@@ -494,38 +507,6 @@ async fn fold_state(
         tracing::warn!(%partition, deltas = lost, "what subscriptions acknowledged is lost in part, as an operator accepted; those records come again");
     }
     Ok(fold.finish())
-}
-
-/// The ledgers of the log, checked against P3: each begins where the one before ended, or at a recorded gap, and the first one not
-/// above the log start.
-fn spans(with: &Collaborators, chain: &Chain, ledgers: Ledgers) -> Result<Vec<LedgerSpan>, Fault> {
-    let mut spans: Vec<LedgerSpan> = Vec::with_capacity(ledgers.len());
-    for (link, (ledger, metadata)) in chain.links().zip(ledgers) {
-        let totals = totals(ledger, &metadata)?;
-        let begins = link.gap_start.map_or(Offset(link.base_offset), Offset);
-        let (follows, expected) = match spans.last() {
-            Some(before) => (before.end == begins, before.end),
-            None => (begins <= chain.log_start(), chain.log_start()),
-        };
-        if !follows {
-            let why = format!("it begins at offset {begins}, what is before it ends at {expected}");
-            return Err(storage_fault::damaged(ledger, &why));
-        }
-        let created_at = metadata.created_at;
-        let mut span = LedgerSpan::new(
-            ledger,
-            Offset(link.base_offset),
-            OwnerEpoch(link.owner_epoch),
-            with.client.reader(ledger, metadata),
-        );
-        span.gap_start = link.gap_start.map(Offset);
-        span.end = Offset(link.base_offset + totals.offset_span);
-        span.end_entry = totals.end;
-        span.bytes = totals.bytes;
-        span.created_at = created_at;
-        spans.push(span);
-    }
-    Ok(spans)
 }
 
 /// The link of a new log ledger.

@@ -29,6 +29,7 @@ use super::snapshots::{SnapshotError, StateWriter};
 use super::stopping::{End, Stopping};
 use super::takeover::{Collaborators, Taken};
 use super::tenure::Tenure;
+use super::traffic::Traffic;
 use super::trimming::{Trimming, Wanted};
 use crate::IngressPermit;
 use crate::backlogs::Refusal;
@@ -95,6 +96,8 @@ pub(crate) struct Task {
     pub(super) state_writer: Option<StateWriter>,
     pub(super) snapshot_work: Option<SnapshotWork>,
     pub(super) snapshot_failing: bool,
+    /// Who waits for the snapshot.
+    pub(super) brief: Option<oneshot::Sender<()>>,
     pub(super) trimming: Trimming,
     pub(super) cursors: CursorTask,
     /// It was told to stop.
@@ -123,6 +126,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         log_append_time: taken.config.log_append_time,
         replication: Mutex::new(taken.replication),
         refusal: Refusal::default(),
+        traffic: Traffic::default(),
     }));
     let mutation = with.mutation;
     let task = Task {
@@ -153,6 +157,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         state_writer: Some(taken.state_writer),
         snapshot_work: None,
         snapshot_failing: false,
+        brief: None,
         // An earlier owner may have left something to do.
         trimming: Trimming::default(),
         cursors,
@@ -295,6 +300,7 @@ impl Task {
                 Command::Trim(trim) => self.trim(trim),
                 Command::Replicate(said) => self.replicate(said),
                 Command::Cursors(command) => self.cursor_command(command),
+                Command::Brief(done) => self.be_brief(done),
                 Command::Stop { why, done } => {
                     self.stopping = Some(Stopping::new(why, done));
                     break;
@@ -384,6 +390,7 @@ impl Task {
         result: Result<(), SnapshotError>,
     ) -> Result<(), Fault> {
         let now = self.clock.now_ms();
+        self.brief = None;
         match result {
             Ok(()) => {
                 self.snapshot_failing = false;

@@ -4,7 +4,7 @@ use hulse_sdk::Broker;
 use serde::Serialize;
 
 use crate::failure::{Code, Failure};
-use crate::output::{Field, Table, View, grouped};
+use crate::output::{Field, Table, View, bytes, grouped};
 
 /// A broker that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -14,6 +14,8 @@ pub(crate) struct BrokerView {
     http: Option<String>,
     state: &'static str,
     partitions: Option<u64>,
+    open: Option<u64>,
+    load_bytes_per_s: Option<u64>,
     registered_ms: i64,
 }
 
@@ -28,9 +30,16 @@ impl BrokerView {
                 false => "serving",
             },
             partitions: info.partitions,
+            open: info.open,
+            load_bytes_per_s: info.load,
             registered_ms: info.registered_ms,
         }
     }
+}
+
+/// "12MiB/s".
+pub(super) fn rate(bytes_per_second: u64) -> String {
+    format!("{}/s", bytes(bytes_per_second))
 }
 
 /// The one of this name.
@@ -55,6 +64,12 @@ impl View for BrokerView {
             "serving, or draining: it gives its partitions away and gets none",
         ),
         Field::integer("partitions", "that it owns, or owned last").or_null(),
+        Field::integer("open", "of these, as it told with its load").or_null(),
+        Field::integer(
+            "load_bytes_per_s",
+            "in and out over its open partitions; null: it runs alone, or did not tell",
+        )
+        .or_null(),
         Field::integer(
             "registered_ms",
             "its clock when it registered, ms since 1970",
@@ -66,14 +81,23 @@ impl View for BrokerView {
     }
 
     fn text(rows: &[Self], _wide: bool) -> String {
-        let mut table = Table::new(&["BROKER", "ENDPOINT", "HTTP", "STATE", "PARTITIONS"]);
+        let mut table = Table::new(&[
+            "BROKER",
+            "ENDPOINT",
+            "HTTP",
+            "STATE",
+            "PARTITIONS",
+            "LOAD",
+        ]);
         for row in rows {
+            let load = row.load_bytes_per_s;
             table.row(vec![
                 row.broker.clone(),
                 row.endpoint.clone(),
                 row.http.clone().unwrap_or_else(|| "-".to_owned()),
                 row.state.to_owned(),
                 row.partitions.map_or_else(|| "-".to_owned(), grouped),
+                load.map_or_else(|| "-".to_owned(), rate),
             ]);
         }
         table.render()

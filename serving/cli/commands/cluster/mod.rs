@@ -1,6 +1,7 @@
 //! `hulse cluster`, `hulse brokers`, `hulse bookies`: `status`, `brokers` and `bookies` show; `health` judges, for the doctor too; `check`
-//! answers yes or no; `changing` is an operator's word on a bookie, `draining` one on a broker.
+//! answers yes or no; `changing` is an operator's word on a bookie, `draining` one on a broker, `balance` one on all of them.
 
+mod balance;
 mod bookies;
 mod brokers;
 mod changing;
@@ -15,6 +16,7 @@ use crate::arguments::{Bookies, Brokers, ClusterCommand};
 use crate::commands::session::Session;
 use crate::failure::{Failure, Stop};
 
+pub(crate) use balance::MoveView;
 pub(crate) use bookies::BookieView;
 pub(crate) use brokers::BrokerView;
 pub(crate) use draining::drain;
@@ -55,6 +57,9 @@ pub(crate) async fn run_brokers(session: Session<'_>, command: &Brokers) -> Resu
         return drain(session, command).await;
     }
     let admin = session.client()?.admin();
+    if matches!(command, Brokers::Balance) {
+        return balance::run(session, &admin).await;
+    }
     let info = ask(&admin, true).await?;
     let views: Vec<BrokerView> = info.brokers.iter().map(BrokerView::of).collect();
     match command {
@@ -65,6 +70,7 @@ pub(crate) async fn run_brokers(session: Session<'_>, command: &Brokers) -> Resu
             draining::undrain(session, &admin, name).await
         }
         Brokers::Drain(_) => Ok(()),
+        Brokers::Balance => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@ use hulse_sdk::{Bookie, Cluster};
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::brokers::rate;
 use super::health::findings;
 use crate::commands::doctor::Weight;
 use crate::config::Period;
@@ -28,6 +29,12 @@ pub(crate) struct StatusView {
     lacking_for_s: Option<u64>,
     bytes_to_copy: Option<u64>,
     blocked: Option<u64>,
+    load_bytes_per_s: Option<u64>,
+    balancer: Option<String>,
+    spread_percent: Option<u64>,
+    balance: Option<String>,
+    moves_done: Option<u64>,
+    moves_failed: Option<u64>,
     answered_by: String,
 }
 
@@ -63,6 +70,7 @@ impl StatusView {
             wanted.count() as u64
         };
         let upkeep = info.upkeep.as_ref();
+        let balance = info.balance.as_ref();
         let cell = Uuid::from_slice(&info.cell).unwrap_or_default();
         let (ensemble, write_quorum, ack_quorum) = info.quorums;
         Self {
@@ -80,8 +88,38 @@ impl StatusView {
             lacking_for_s: lacking_for(info).map(|time| time.as_secs()),
             bytes_to_copy: upkeep.map(|upkeep| upkeep.bytes_to_copy),
             blocked: upkeep.map(|upkeep| upkeep.blocked_count),
+            load_bytes_per_s: info
+                .brokers
+                .iter()
+                .filter_map(|broker| broker.load)
+                .reduce(u64::saturating_add),
+            balancer: balance
+                .filter(|of| of.elected)
+                .map(|of| of.balancer.clone()),
+            spread_percent: balance.map(|of| u64::from(of.spread_percent)),
+            balance: balance.map(|of| of.verdict.clone()),
+            moves_done: balance.map(|of| of.done),
+            moves_failed: balance.map(|of| of.failed),
             answered_by: info.answered_by.clone(),
         }
+    }
+
+    /// "32MiB/s; even: the furthest broker is 4 % from the mean (node-1 balances; 12 moves made, 1 failed)".
+    fn load(&self) -> Option<String> {
+        let load = rate(self.load_bytes_per_s?);
+        let Some(verdict) = &self.balance else {
+            return Some(format!(
+                "{load}; nobody has looked yet whether brokers are even"
+            ));
+        };
+        let who = self.balancer.as_deref().unwrap_or("nobody");
+        let made = match (self.moves_done, self.moves_failed) {
+            (Some(done), Some(failed)) if done + failed > 0 => {
+                format!("; {} moves made, {} failed", grouped(done), grouped(failed))
+            }
+            _ => String::new(),
+        };
+        Some(format!("{load}; {verdict} ({who} balances{made})"))
     }
 
     /// "2 of 40 ledgers have fewer copies than they should, for 3m; 12MiB are to be copied".
@@ -131,6 +169,20 @@ impl View for StatusView {
         Field::integer("lacking_for_s", "since when there have been any, seconds").or_null(),
         Field::integer("bytes_to_copy", "about, also what only moves").or_null(),
         Field::integer("blocked", "places that cannot be repaired now").or_null(),
+        Field::integer(
+            "load_bytes_per_s",
+            "in and out over all brokers; null: one runs",
+        )
+        .or_null(),
+        Field::text("balancer", "the broker that evens out the load of all").or_null(),
+        Field::integer(
+            "spread_percent",
+            "how far the furthest broker is from the mean load, as the balancer saw last",
+        )
+        .or_null(),
+        Field::text("balance", "why partitions were moved or were not").or_null(),
+        Field::integer("moves_done", "since it began to balance").or_null(),
+        Field::integer("moves_failed", "since then").or_null(),
         Field::text("answered_by", "the broker that was asked"),
     ];
 
@@ -163,6 +215,7 @@ impl View for StatusView {
                 ),
                 ("copies", row.copies()),
             ];
+            lines.extend(row.load().map(|load| ("load", load)));
             if wide {
                 lines.push(("cell", row.cell.clone()));
                 lines.push(("ensemble", row.ensemble.to_string()));

@@ -2,6 +2,7 @@
 
 use hulse_proto::wire::v1;
 
+use super::balance::BalanceReport;
 use super::bookies::{Bookie, Upkeep};
 use super::handle::Admin;
 use crate::error::Error;
@@ -28,6 +29,8 @@ pub struct Cluster {
     pub largest_ensemble: Option<(String, u32)>,
     /// The topic that asks for the largest ack quorum, likewise.
     pub largest_ack_quorum: Option<(String, u32)>,
+    /// What the balancer saw and did last; `None`: one broker runs, or nobody balances.
+    pub balance: Option<BalanceReport>,
 }
 
 /// A broker that runs.
@@ -46,6 +49,10 @@ pub struct Broker {
     pub partitions: Option<u64>,
     /// It gives its partitions away, and gets none.
     pub draining: bool,
+    /// Bytes in and out per second over its open partitions; `None`: it runs alone, or did not answer.
+    pub load: Option<u64>,
+    /// Partitions that it has open, where it told its load.
+    pub open: Option<u64>,
 }
 
 impl Admin {
@@ -69,6 +76,7 @@ impl Admin {
             now_ms: answer.now_ms,
             largest_ensemble: answer.largest_ensemble.map(demanding),
             largest_ack_quorum: answer.largest_ack_quorum.map(demanding),
+            balance: answer.balance.map(BalanceReport::from_wire),
         })
     }
 }
@@ -85,5 +93,7 @@ fn broker(wire: v1::BrokerDescription) -> Broker {
         registered_ms: wire.registered_ms,
         partitions: wire.partitions,
         draining: wire.draining,
+        load: wire.load,
+        open: wire.open,
     }
 }

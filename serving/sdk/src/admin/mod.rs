@@ -1,6 +1,7 @@
 //! Administration of topics, subscriptions and ledgers: typed forms of services Admin and Subscriptions.
 
 mod backlog;
+mod balance;
 mod bookies;
 mod brokers;
 mod cluster;
@@ -14,6 +15,7 @@ mod subscriptions;
 mod types;
 
 pub use backlog::{BacklogAction, BacklogQuota, KeptBacklog};
+pub use balance::{BalanceMove, BalanceReport};
 pub use bookies::{Blocked, Bookie, BookieState, Bookies, LiveBookie, Upkeep};
 pub use brokers::{BrokerOrder, Draining};
 pub use cluster::{Broker, Cluster};

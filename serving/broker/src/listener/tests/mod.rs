@@ -10,6 +10,7 @@ mod doubt;
 mod effects;
 mod faults;
 mod frozen;
+mod handing;
 mod owners;
 mod peers;
 mod produce;

@@ -9,22 +9,27 @@ use hulse_proto::wire::v1;
 use hulse_proto::wire::v1::drain_broker_request::Order;
 
 use super::world::World;
+use crate::BrokerConfig;
 use crate::testing::MemoryBroker;
 
-const PARTITIONS: u32 = 8;
+pub(super) const PARTITIONS: u32 = 8;
 
 /// Brokers that are registered, as the command line does it.
-struct Two {
-    brokers: [World; 2],
+pub(super) struct Two {
+    pub(super) brokers: [World; 2],
     topic: bytes::Bytes,
 }
 
 impl Two {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let memory = MemoryBroker::default();
         let broker = async |number: u8| {
             let name = NodeName::new(&format!("broker-{number}")).unwrap();
-            World::over(memory.clone(), |config| config.name = name).await
+            let change = |config: &mut BrokerConfig| {
+                config.name = name;
+                config.balance.cooldown = Duration::from_millis(200);
+            };
+            World::over(memory.clone(), change).await
         };
         let brokers = [broker(1).await, broker(2).await];
         for number in 0..2 {
@@ -48,7 +53,7 @@ impl Two {
     }
 
     /// The owner of each partition, as a broker has it.
-    async fn owners(&self, broker: usize) -> Vec<String> {
+    pub(super) async fn owners(&self, broker: usize) -> Vec<String> {
         let request = v1::ResolveRequest {
             topics: vec!["t".to_owned()],
             auto_create: false,
@@ -59,7 +64,7 @@ impl Two {
     }
 
     /// The leader epoch under which a broker serves a partition, or what it says instead.
-    async fn epoch(&self, broker: usize, index: u32) -> Result<u32, Fault> {
+    pub(super) async fn epoch(&self, broker: usize, index: u32) -> Result<u32, Fault> {
         let request = v1::OffsetsRequest {
             partition: Some(v1::Partition {
                 topic_uuid: self.topic.clone(),
@@ -75,7 +80,7 @@ impl Two {
     }
 
     /// As [`Two::epoch`], once it serves.
-    async fn served(&self, broker: usize, index: u32) -> u32 {
+    pub(super) async fn served(&self, broker: usize, index: u32) -> u32 {
         loop {
             match self.epoch(broker, index).await {
                 Ok(epoch) => return epoch,
@@ -86,7 +91,7 @@ impl Two {
     }
 
     /// As [`Two::epoch`], once it does not serve.
-    async fn moved(&self, broker: usize, index: u32) -> Fault {
+    pub(super) async fn moved(&self, broker: usize, index: u32) -> Fault {
         loop {
             if let Err(fault) = self.epoch(broker, index).await {
                 assert_eq!(fault.reason, Reason::PartitionMoved, "{fault}");
@@ -117,7 +122,7 @@ async fn change(world: &World, op: Op) {
     world.metadata.txn(txn).await.unwrap();
 }
 
-fn name(number: usize) -> String {
+pub(super) fn name(number: usize) -> String {
     format!("broker-{}", number + 1)
 }
 
