@@ -22,6 +22,7 @@ mod clock;
 mod complaints;
 mod config;
 mod epochs;
+mod giving;
 mod http;
 mod keys;
 mod ledger_views;

@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout};
 use super::front::Front;
 use super::peers::work_on;
 use super::wire::invalid;
-use crate::owners::moved_to;
 use crate::partition::Claim;
 
 /// Partitions that are given away at the same time when a broker leaves.
@@ -56,12 +55,8 @@ impl Front {
             revision: self.partitions.with.owners.revision().0,
         };
         let took = Instant::now();
-        let _leaving = Leaving::begin(self, id, &owner);
-        self.partitions
-            .close_below(id, OwnerEpoch(epoch.0 + 1), moved_to(&owner))
-            .await;
-        let take = work_on(id, Work::Take(epoch.0));
-        let done = self.ask_peer(&target.endpoint, take).await?;
+        let take = self.ask_peer(&target.endpoint, work_on(id, Work::Take(epoch.0)));
+        let done = self.partitions.give(id, epoch, &owner, take).await?;
         tracing::info!(partition = %id, %to, epoch = done.leader_epoch, took = ?took.elapsed(), "partition was handed over");
         Ok(OwnerEpoch(done.leader_epoch))
     }
@@ -121,25 +116,5 @@ impl Front {
                 "not all partitions were handed over in time; others take them over"
             ),
         }
-    }
-}
-
-/// While a partition is on its way.
-struct Leaving<'a> {
-    front: &'a Front,
-    id: PartitionId,
-}
-
-impl<'a> Leaving<'a> {
-    fn begin(front: &'a Front, id: PartitionId, owner: &v1::PartitionOwner) -> Self {
-        front.partitions.leaves(id, Some(moved_to(owner)));
-        Self { front, id }
-    }
-}
-
-impl Drop for Leaving<'_> {
-    /// From now on its key says whose it is.
-    fn drop(&mut self) {
-        self.front.partitions.leaves(self.id, None);
     }
 }
