@@ -151,8 +151,13 @@ pub async fn examine(
         return Err(ProofError::Older { ledger });
     }
     let mut findings = Findings::default();
+    let careless = held.mutation.is(Mutant::ListingIsProof);
     for ledger in candidates(metadata, held, me).await? {
-        match read(metadata, held, ledger).await? {
+        let word = match careless && !held.limbo.contains(&ledger) {
+            true => Word::Dead,
+            false => read(metadata, held, ledger).await?,
+        };
+        match word {
             Word::Dead => findings.dead.push(ledger),
             Word::Closed(value) => {
                 if held.limbo.contains(&ledger) {
