@@ -22,3 +22,5 @@ pub const TOPIC_PARTITIONS_MAX: u32 = 10_000;
 pub const BATCHES_IN_FLIGHT_MAX: usize = 5;
 /// Version of the session protocols, named in Hello and Welcome (serving.md E1.7).
 pub const PROTOCOL_VERSION: u32 = 1;
+/// Most bookies that a ledger is asked to have (E): what names them must fit into its metadata, also after many of them were replaced.
+pub const ENSEMBLE_MAX: u32 = 16;

@@ -235,7 +235,7 @@ mod tests {
             ("hulse consume -t orders", "without a flag"),
             ("hulse produce orders -K:", "-f '%k:%v"),
             ("hulse produce orders -b localhost:9092", "--server"),
-            ("hulse topics create orders -r 3", "broker.replication"),
+            ("hulse produce orders --replication-factor 3", "-r N"),
             (
                 "hulse topics create orders --topic-config retention.ms=1",
                 "--retention",

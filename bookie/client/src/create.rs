@@ -6,7 +6,7 @@ use std::time::Duration;
 use bookie_metadata::{Compare, MetadataError, Op, Revision, Txn};
 use hulse_proto::id::{EntryId, FenceToken, LedgerId, Offset};
 use hulse_proto::ledger::{
-    ClosedTotals, Degraded, Fragment, LedgerKind, LedgerMetadata, LedgerState, ledger_key,
+    ClosedTotals, Degraded, Fragment, LedgerKind, LedgerMetadata, LedgerState, Quorums, ledger_key,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -19,9 +19,12 @@ use crate::writer::{CloseGuard, LedgerWriter, Opened, Sealing, commit_close, end
 /// Between two looks for the metadata of a ledger that was created by a transaction with a lost answer.
 const READ_AGAIN: Duration = Duration::from_millis(50);
 
+/// What a new ledger is for, and how many copies it has.
+type New = (NewLedger, Quorums);
+
 pub(crate) async fn create(
     inner: &Arc<Inner>,
-    new: NewLedger,
+    new: New,
     room: Room,
     part: impl FnOnce(LedgerId) -> Txn + Send,
 ) -> Result<LedgerWriter, CreateError> {
@@ -59,12 +62,11 @@ pub(crate) async fn create(
 /// Takes a number and chooses an ensemble; nothing is written yet but the counter.
 async fn prepare(
     inner: &Inner,
-    new: NewLedger,
+    (new, quorums): New,
     room: Room,
 ) -> Result<(LedgerId, LedgerMetadata), CreateError> {
     let ledger = inner.ids.next(&*inner.metadata).await?;
     let candidates = inner.bookies.candidates().await?;
-    let quorums = inner.config.quorums;
     let placement = inner.with_rng(|rng| choose(quorums, room, candidates, rng))?;
     let degraded = placement.absent.into_iter().map(|member| Degraded {
         first: EntryId(0),
@@ -98,7 +100,7 @@ async fn prepare(
 pub(crate) async fn roll(
     inner: &Arc<Inner>,
     writer: &LedgerWriter,
-    new: NewLedger,
+    new: New,
     part: impl FnOnce(LedgerId, &ClosedTotals) -> Txn + Send,
 ) -> Result<LedgerWriter, RollError> {
     let (ledger, mut metadata) = match ready_to_roll(inner, writer, new).await {
@@ -106,7 +108,7 @@ pub(crate) async fn roll(
         Err(error) => return Err(RollError::NotStarted(error)),
     };
     let (guard, sealing) = CloseGuard::seal(writer).await.map_err(RollError::Ended)?;
-    metadata.base_offset = match new.kind {
+    metadata.base_offset = match new.0.kind {
         LedgerKind::Log => Offset(writer.metadata().base_offset.0 + sealing.totals.offset_span),
         LedgerKind::State => Offset(0),
     };
@@ -139,7 +141,7 @@ pub(crate) async fn roll(
 async fn ready_to_roll(
     inner: &Inner,
     writer: &LedgerWriter,
-    new: NewLedger,
+    new: New,
 ) -> Result<(LedgerId, LedgerMetadata), CreateError> {
     let silent = || {
         CreateError::Metadata(MetadataError::Unavailable {
@@ -148,7 +150,7 @@ async fn ready_to_roll(
     };
     let prepared = timeout(
         inner.config.metadata_fresh,
-        prepare(inner, new, new.kind.into()),
+        prepare(inner, new, new.0.kind.into()),
     )
     .await
     .map_err(|_| silent())??;

@@ -1,13 +1,18 @@
-//! Bookies that are to leave, told to the writers of this process (storage.md C7).
+//! Bookies that are to leave, told to the writers of this process (storage.md C7); also those that upkeep has given up and that open
+//! ledgers still name (X3): a ledger that nobody writes to would not find out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hulse_proto::id::NodeName;
 use hulse_proto::ledger::Member;
+use hulse_proto::wire::metadata::blocked_repair::Kind;
 use tokio::time::{Instant, sleep};
 
-use crate::directory::{RegistrationState, list_registrations};
+use crate::directory::{Registration, RegistrationState, list_registrations, upkeep_report};
 use crate::ledger_client::Inner;
+use crate::placement::Room;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(2);
@@ -22,9 +27,11 @@ pub(crate) async fn follow(inner: &Inner) {
         let Ok(registered) = list_registrations(&*inner.metadata).await else {
             continue;
         };
+        let given_up = given_up(inner, &registered).await;
         let (mut stays, mut leaves) = (Vec::new(), Vec::new());
         for found in registered {
             match found.state {
+                _ if given_up.contains(&found.member.bookie) => leaves.push(found.member),
                 RegistrationState::Active | RegistrationState::ReadOnly => stays.push(found.member),
                 _ => leaves.push(found.member),
             }
@@ -42,4 +49,28 @@ pub(crate) async fn follow(inner: &Inner) {
         }
         inner.writers.tell_staying(&staying);
     }
+}
+
+/// Bookies that do not run, that upkeep does not wait for any more, and that open ledgers name. None while the others are too few to
+/// take their places: every ledger would look for somebody in vain.
+async fn given_up(inner: &Inner, registered: &[Registration]) -> BTreeSet<NodeName> {
+    let takes = |found: &&Registration| {
+        let candidate = found.candidate();
+        candidate.is_some_and(|candidate| Room::ForData.suffices(&candidate))
+    };
+    let others = registered.iter().filter(takes).count();
+    let away = registered.iter().filter(|found| found.live.is_none());
+    let away: BTreeSet<&NodeName> = away.map(|found| &found.member.bookie).collect();
+    if away.is_empty() || others < inner.config.quorums.ensemble as usize {
+        return BTreeSet::new();
+    }
+    let Ok(Some(report)) = upkeep_report(&*inner.metadata).await else {
+        return BTreeSet::new();
+    };
+    let settling = report
+        .blocked
+        .iter()
+        .filter(|blocked| blocked.kind() == Kind::Settling);
+    let named = settling.filter_map(|blocked| NodeName::new(&blocked.bookie).ok());
+    named.filter(|name| away.contains(name)).collect()
 }

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bookie_metadata::{MetadataError, MetadataStore, Revision, Txn};
 use hulse_proto::id::{CellId, EntryId, LedgerId, Offset, OwnerEpoch, PartitionId};
-use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata, LedgerState};
+use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata, LedgerState, Quorums};
 use hulse_proto::time::WallClock;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
 
 use crate::config::ClientConfig;
-use crate::directory::BookieDirectory;
+use crate::directory::{BookieDirectory, Candidate};
 use crate::error::{CreateError, DeleteError, RecoverError, RollError};
 use crate::metadata::{LedgerIds, read_ledger};
 use crate::placement::Room;
@@ -60,6 +60,8 @@ impl Inner {
 #[derive(Clone)]
 pub struct LedgerClient {
     inner: Arc<Inner>,
+    /// Of ledgers that it makes.
+    quorums: Quorums,
 }
 
 impl LedgerClient {
@@ -74,6 +76,7 @@ impl LedgerClient {
     ) -> Self {
         let ids = LedgerIds::new(config.id_block);
         Self {
+            quorums: config.quorums,
             inner: Arc::new(Inner {
                 cell,
                 config,
@@ -92,6 +95,28 @@ impl LedgerClient {
         &self.inner.config
     }
 
+    /// The same client, but for what ledgers that it makes have: their E, Qw and Qa are these. What is made already keeps its own.
+    #[must_use]
+    pub fn with_quorums(&self, quorums: Quorums) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            quorums,
+        }
+    }
+
+    /// E, Qw and Qa of ledgers that it makes.
+    pub fn quorums(&self) -> Quorums {
+        self.quorums
+    }
+
+    /// Bookies that may get new ledgers, also those that do not run now: who is to leave, and who is lost, is not among them.
+    ///
+    /// # Errors
+    /// Those of the store. Cancel-safe.
+    pub async fn candidates(&self) -> Result<Vec<Candidate>, MetadataError> {
+        self.inner.bookies.candidates().await
+    }
+
     /// Creates a ledger by ONE transaction that also holds the caller's compares and effects (storage.md M5); `part` gets the
     /// new ledger's number.
     ///
@@ -102,7 +127,7 @@ impl LedgerClient {
         new: NewLedger,
         part: impl FnOnce(LedgerId) -> Txn + Send,
     ) -> Result<LedgerWriter, CreateError> {
-        create::create(&self.inner, new, new.kind.into(), part).await
+        create::create(&self.inner, (new, self.quorums), new.kind.into(), part).await
     }
 
     /// As [`LedgerClient::create`], for a log ledger that shall take CONTROL while no records can be stored (storage.md, amended
@@ -116,6 +141,7 @@ impl LedgerClient {
         new: NewLedger,
         part: impl FnOnce(LedgerId) -> Txn + Send,
     ) -> Result<LedgerWriter, CreateError> {
+        let new = (new, self.quorums);
         let writer = create::create(&self.inner, new, Room::ForTheRest, part).await?;
         writer.refuse_data();
         Ok(writer)
@@ -134,7 +160,7 @@ impl LedgerClient {
     /// # Errors
     /// Those of the store. Cancel-safe.
     pub async fn takes_data(&self, writer: Option<&LedgerWriter>) -> Result<bool, MetadataError> {
-        standing::takes_data(&self.inner, writer).await
+        standing::takes_data(&self.inner, self.quorums, writer).await
     }
 
     /// Looks whether a ledger that rested is still worth writing to (storage.md W15), within `metadata_fresh`. A ledger that is no
@@ -156,7 +182,7 @@ impl LedgerClient {
         new: NewLedger,
         part: impl FnOnce(LedgerId, &ClosedTotals) -> Txn + Send,
     ) -> Result<LedgerWriter, RollError> {
-        create::roll(&self.inner, writer, new, part).await
+        create::roll(&self.inner, writer, (new, self.quorums), part).await
     }
 
     /// Fences a ledger and decides its end for ever (storage.md R1–R14). A closed ledger answers at once. `part` holds the

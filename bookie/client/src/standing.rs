@@ -5,7 +5,7 @@
 //! members that are gone, or that another owner fenced long ago, would give them.
 
 use bookie_metadata::MetadataError;
-use hulse_proto::ledger::Member;
+use hulse_proto::ledger::{Member, Quorums};
 use tokio::time::timeout;
 
 use crate::directory::Candidate;
@@ -57,11 +57,13 @@ pub(crate) async fn verify(inner: &Inner, writer: &LedgerWriter) -> Standing {
 
 pub(crate) async fn takes_data(
     inner: &Inner,
+    of_new: Quorums,
     writer: Option<&LedgerWriter>,
 ) -> Result<bool, MetadataError> {
     let candidates = inner.bookies.candidates().await?;
-    let ensemble = writer.map(|writer| writer.metadata().last_fragment().ensemble.clone());
-    let quorums = inner.config.quorums;
+    let metadata = writer.map(LedgerWriter::metadata);
+    let quorums = metadata.as_ref().map_or(of_new, |found| found.quorums);
+    let ensemble = metadata.map(|metadata| metadata.last_fragment().ensemble.clone());
     let eligible = |candidate: &&Candidate| {
         let mut members = ensemble.iter().flatten();
         ensemble.is_none() || members.any(|member| *member == candidate.member)

@@ -17,11 +17,13 @@
 //! Reading order: [`audit`], [`repair`], [`Upkeep`].
 
 pub mod audit;
+mod metrics;
 mod pace;
 mod planner;
 pub mod repair;
 #[cfg(test)]
 mod tests;
 
+pub use metrics::UpkeepMetrics;
 pub use pace::Pace;
 pub use planner::{Upkeep, UpkeepConfig, UpkeepSeams};

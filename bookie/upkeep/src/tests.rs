@@ -147,7 +147,11 @@ impl Cell {
 
     /// A closed ledger of so many entries.
     pub(crate) async fn closed(&self, entries: u64) -> LedgerId {
-        let client = self.client();
+        self.closed_by(&self.client(), entries).await
+    }
+
+    /// The same, made by this client.
+    pub(crate) async fn closed_by(&self, client: &LedgerClient, entries: u64) -> LedgerId {
         let new = NewLedger {
             kind: LedgerKind::Log,
             partition: PartitionId {

@@ -102,6 +102,8 @@ reasons! {
     OffsetOutOfRange = "OFFSET_OUT_OF_RANGE", 1008, Invalid, OutOfRange, NotApplied;
     /// Subscriptions of this type are not served by this build.
     UnsupportedType = "UNSUPPORTED_TYPE", 1009, Invalid, FailedPrecondition, NotApplied;
+    /// Copies that cannot be: their numbers contradict each other, or there are fewer bookies.
+    InvalidReplication = "INVALID_REPLICATION", 1010, Invalid, InvalidArgument, NotApplied;
     /// The caller may not do this.
     PermissionDenied = "PERMISSION_DENIED", 1101, Denied, PermissionDenied, NotApplied;
     /// The caller did not say who it is, or could not prove it.

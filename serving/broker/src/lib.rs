@@ -36,6 +36,7 @@ mod removal;
 mod restart;
 mod retention;
 mod serve;
+mod settling;
 pub mod state;
 mod storage_damage;
 mod storage_fault;
@@ -58,7 +59,7 @@ pub use owners::{BrokerView, KafkaPlace};
 pub use partition::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,
     CursorView, Handed, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy,
-    ProduceFuture, Produced, Stand, Tie,
+    ProduceFuture, Produced, Replication, Stand, Tie,
 };
 pub use restart::RestartRole;
 pub use retention::{Limits, RetentionPolicy, Setting};
@@ -68,4 +69,7 @@ pub use subscriptions::{
     NewSubscription, StartPoint, SubscribedTopic, Subscription, SubscriptionKind, SubscriptionName,
     SubscriptionPage, Subscriptions,
 };
-pub use topics::{NewTopic, PartitionRemover, Topic, TopicPage, TopicState, Topics, TopicsConfig};
+pub use topics::{
+    BookieCount, Copies, NewTopic, PartitionRemover, Topic, TopicPage, TopicRules, TopicState,
+    Topics, TopicsConfig,
+};

@@ -21,6 +21,7 @@ use crate::owners::{Owners, Place};
 use crate::partition::{
     Claim, Collaborators, PartitionHandle, PartitionPolicy, RestingPartitions, spawn, take_over,
 };
+use crate::topics::Topic;
 
 /// A failed opening is answered from memory for this long, so that clients' retries do not become a storm of take-overs.
 const FAILED_FOR: Duration = Duration::from_millis(200);
@@ -299,6 +300,25 @@ impl Partitions {
     /// It was opened here, or somebody tried: something of it is kept.
     pub(crate) fn remembers(&self, partition: PartitionId) -> bool {
         self.lock().turns.contains_key(&partition)
+    }
+
+    /// What a topic says now, for those of its partitions that are open here.
+    pub(crate) fn topic_changed(&self, topic: &Topic) {
+        let open: Vec<PartitionHandle> = {
+            let slots = self.lock();
+            let of_topic = PartitionId {
+                topic: topic.id,
+                index: 0,
+            }..=PartitionId {
+                topic: topic.id,
+                index: u32::MAX,
+            };
+            let slots = slots.state.range(of_topic);
+            slots.filter_map(|(_, slot)| slot.open.clone()).collect()
+        };
+        for handle in open {
+            handle.replicate(topic.policy().replication);
+        }
     }
 
     /// The open handle, if there is one that still serves.

@@ -10,6 +10,8 @@ use bookie_metadata::cell::read_cell;
 use bookie_metadata::{MetadataStore, list_all};
 use hulse_proto::id::NodeName;
 
+use crate::topics::most_acknowledge;
+
 /// Keys of brokers that run.
 const BROKERS: &str = "node/broker/";
 
@@ -104,7 +106,10 @@ impl RestartChecks {
     async fn enough_without(&self, name: &NodeName, all: &[Registration]) -> Result<(), String> {
         let cell = read_cell(&*self.metadata).await;
         let cell = cell.map_err(|error| error.to_string())?;
-        let needed = cell.map_or(1, |cell| cell.settings.quorums.ack as usize);
+        let needed = cell.map_or(1, |cell| cell.settings.quorums.ack);
+        let asked = most_acknowledge(&*self.metadata).await;
+        let asked = asked.map_err(|fault| fault.message)?;
+        let needed = needed.max(asked) as usize;
         let candidates = all.iter().filter(|found| found.member.bookie != *name);
         let candidates = candidates.filter_map(Registration::candidate);
         let left = candidates
@@ -112,7 +117,7 @@ impl RestartChecks {
             .count();
         match left < needed {
             true => Err(format!(
-                "{left} other bookies take records, and each record needs {needed} before it is answered"
+                "{left} other bookies take records, and records need up to {needed} before they are answered"
             )),
             false => Ok(()),
         }

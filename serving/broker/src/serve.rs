@@ -19,6 +19,7 @@ use crate::listener::{Front, FrontParts, Services, WireListener, accept, set_ser
 use crate::metrics::Metrics;
 use crate::restart::RestartRole;
 use crate::retention::Sweep;
+use crate::settling::Settling;
 use crate::subscriptions::Orphans;
 use crate::topics::Topics;
 use crate::{BrokerConfig, Partitions, StorageDamage};
@@ -198,7 +199,8 @@ async fn drain(front: &Front) {
 }
 
 /// What a broker does besides answering: topics are watched, unfinished deletions are finished, what retention lets go is trimmed,
-/// subscriptions are kept within their quotas, cursors that nobody has are removed, the gauge is kept.
+/// subscriptions are kept within their quotas, cursors that nobody has are removed, partitions of
+/// dead owners whose copies are lacking are opened, the gauge is kept.
 async fn background(front: Arc<Front>, shutdown: CancellationToken) {
     let remover = Arc::new(front.partitions.clone());
     let count = async {
@@ -232,9 +234,10 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
         front.backlogs.clone(),
     );
     let orphans = Orphans::new(front.partitions.clone(), front.subscriptions.clone());
+    let settling = Settling::new(front.partitions.clone(), front.topics.clone());
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
-        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run()) } => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run(), settling.run()) } => {}
     }
 }

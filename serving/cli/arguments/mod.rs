@@ -7,6 +7,7 @@
 mod bench;
 mod checks;
 mod cluster;
+mod copies;
 mod generate;
 mod globals;
 mod ledgers;

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::copies::CopiesFlags;
 use crate::config::{ByteSize, Period};
 use crate::position::{self, Position};
 use crate::retained::Stays;
@@ -22,7 +23,7 @@ pub(crate) enum Topics {
     },
     /// Create topics
     #[command(
-        after_help = "Examples:\n  hulse topics create payments\n  hulse topics create acme/shop/orders -p 8"
+        after_help = "Examples:\n  hulse topics create payments\n  hulse topics create acme/shop/orders -p 8\n  hulse topics create ledger -r 1"
     )]
     Create {
         /// topic or tenant/namespace/topic
@@ -32,18 +33,22 @@ pub(crate) enum Topics {
         #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         partitions: Option<u32>,
         #[command(flatten)]
+        copies: CopiesFlags,
+        #[command(flatten)]
         retention: RetentionFlags,
         #[command(flatten)]
         backlog: BacklogFlags,
     },
-    /// Change how long the records of topics stay, and how much their subscriptions may keep
+    /// Change how long the records of topics stay, how much their subscriptions may keep, and how many copies there are
     #[command(
-        after_help = "A change that lets records go says how many, and whose that are not acknowledged yet, and asks first; --dry-run only says it.\n\nExamples:\n  hulse topics update orders --retention 30d\n  hulse topics update orders --retention 1h --dry-run\n  hulse topics update orders --backlog-size 10GiB --backlog-policy reject\n  hulse topics update orders --retention off --retention-size 50GiB\n  hulse topics update orders --retention default"
+        after_help = "A change that lets records go says how many, and whose that are not acknowledged yet, and asks first; --dry-run only says it.\n\nCopies are those of ledgers that are made from then on; open ones are rolled at once. What lies in older ledgers keeps the copies that\nit has: hulse topics describe says how many those are.\n\nExamples:\n  hulse topics update orders --retention 30d\n  hulse topics update orders --retention 1h --dry-run\n  hulse topics update orders --backlog-size 10GiB --backlog-policy reject\n  hulse topics update orders --retention off --retention-size 50GiB\n  hulse topics update orders --retention default\n  hulse topics update orders -r 1"
     )]
     Update {
         /// topic or tenant/namespace/topic
         #[arg(required = true, value_name = "TOPIC")]
         topics: Vec<String>,
+        #[command(flatten)]
+        copies: CopiesFlags,
         #[command(flatten)]
         retention: RetentionFlags,
         #[command(flatten)]

@@ -112,6 +112,10 @@ const NEXT: [(Reason, &str); Reason::ALL.len()] = [
         "--type exclusive and --type failover are there",
     ),
     (
+        R::InvalidReplication,
+        "hulse bookies list shows who is there; hulse topics create TOPIC -r N asks for N copies on N bookies",
+    ),
+    (
         R::PermissionDenied,
         "ask the server's operator for the right that the reason names",
     ),

@@ -16,7 +16,7 @@ const HEADERS: &str =
 const KEYS: &str = "-f says where the key is, e.g. -f '%k:%v\\n'";
 const COMPRESSION: &str = "--compression lz4 or zstd";
 const CODEC: &str = "hulse produce --compression takes none, lz4 and zstd; Kafka's clients send gzip and snappy too, and hulse consume reads all five";
-const COPIES: &str = "copies are a matter of the server: broker.replication in its configuration";
+const COPIES: &str = "hulse topics create TOPIC -r N says how many copies its records have, --ack-quorum how many are waited for; hulse topics update changes it";
 const RETENTION: &str = "--retention TIME and --retention-size SIZE are flags of their own";
 const UPDATE_RETENTION: &str =
     "hulse topics update TOPIC --retention 30d --retention-size 50GiB says how long records stay";
@@ -132,7 +132,6 @@ pub(super) const OF_COMMANDS: &[(&str, &str, &str)] = &[
         "--request-required-acks",
         "--acks quorum, the default, or none",
     ),
-    ("topics create", "-r", COPIES),
     ("topics create", "-c", RETENTION),
     ("topics create", "--topic-config", RETENTION),
     ("topics create", "--retention-time", RETENTION),
@@ -263,6 +262,10 @@ pub(super) const FLAGS: &[(&str, &str)] = &[
         "what librdkafka is told there has flags of its own here: hulse produce --help, hulse consume --help",
     ),
     ("--replication-factor", COPIES),
+    ("--min-insync-replicas", COPIES),
+    ("--bookkeeper-ensemble", COPIES),
+    ("--bookkeeper-write-quorum", COPIES),
+    ("--bookkeeper-ack-quorum", COPIES),
     ("--retention-time", UPDATE_RETENTION),
     ("--retention-ms", UPDATE_RETENTION),
     ("--ttl", UPDATE_RETENTION),

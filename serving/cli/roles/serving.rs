@@ -127,10 +127,9 @@ pub(super) fn broker(
         Arc::clone(&ground.clock),
         ground.seed(),
     );
-    if config.quorums().ensemble > 1 {
-        let follower = client.clone();
-        tokio::spawn(async move { follower.follow_departures().await });
-    }
+    // Whatever the cell says: a topic may ask for more copies.
+    let follower = client.clone();
+    tokio::spawn(async move { follower.follow_departures().await });
     let settings = settings(config, memory, &ground, advertised.endpoint);
     let partitions = PartitionsConfig {
         metadata: Arc::clone(&ground.metadata),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bookie_upkeep::{Upkeep, UpkeepConfig, UpkeepSeams};
+use bookie_upkeep::{Upkeep, UpkeepConfig, UpkeepMetrics, UpkeepSeams};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,7 @@ pub(super) fn start(
     let metadata = Arc::clone(&ground.metadata);
     let (cell, name, clock) = (ground.cell, ground.name.clone(), Arc::clone(&ground.clock));
     let seed = ground.seed();
+    let metrics = UpkeepMetrics::register(&mut ground.registry);
     let work = async move {
         let bookies = loop {
             match of_cluster(Arc::clone(&metadata)).await {
@@ -45,6 +46,7 @@ pub(super) fn start(
             bookies: Arc::new(bookies),
             clock,
             seed,
+            metrics,
         };
         Upkeep::new(bounds, seams)
     };

@@ -44,6 +44,7 @@ codes! {
     UNSUPPORTED_VERSION = 35, "UNSUPPORTED_VERSION";
     TOPIC_ALREADY_EXISTS = 36, "TOPIC_ALREADY_EXISTS";
     INVALID_PARTITIONS = 37, "INVALID_PARTITIONS";
+    INVALID_REPLICATION_FACTOR = 38, "INVALID_REPLICATION_FACTOR";
     INVALID_REPLICA_ASSIGNMENT = 39, "INVALID_REPLICA_ASSIGNMENT";
     INVALID_CONFIG = 40, "INVALID_CONFIG";
     INVALID_REQUEST = 42, "INVALID_REQUEST";
@@ -136,6 +137,7 @@ const fn codes(reason: Reason) -> Codes {
         | Reason::CursorStale
         | Reason::Internal => everywhere(UNKNOWN),
         Reason::TopicExists => not_of_fetch(TOPIC_ALREADY_EXISTS),
+        Reason::InvalidReplication => not_of_fetch(INVALID_REPLICATION_FACTOR),
         Reason::TopicRecreated => everywhere(INCONSISTENT_TOPIC_ID),
         Reason::OutOfOrderSequence | Reason::SequenceOverlap | Reason::NackedBefore => {
             not_of_fetch(OUT_OF_ORDER_SEQUENCE_NUMBER)

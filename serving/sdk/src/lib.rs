@@ -50,8 +50,8 @@ pub use admin::{
     Admin, AttachedConsumer, BacklogAction, BacklogQuota, Blocked, Bookie, BookieState, Bookies,
     Broker, Cluster, Cursor, CursorSelection, CursorState, Damage, DamagedRecords, Keep,
     KeptBacklog, Ledger, LiveBookie, MovedCursor, NewSubscription, NewTopic, Offsets, Partition,
-    Retention, Subscription, SubscriptionChange, Topic, TopicChange, TrimTo, Trimmed, UpdateEffect,
-    Upkeep,
+    Replication, Retention, Subscription, SubscriptionChange, Topic, TopicChange, TopicCopies,
+    TrimTo, Trimmed, UpdateEffect, Upkeep,
 };
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};

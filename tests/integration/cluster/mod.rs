@@ -4,7 +4,7 @@
 //! found, `load` goes on all the while. The stories are about ledgers alone (`ledgers`), about who may start (`refusals`), about records
 //! (`records`), about brokers that share partitions (`owners`) and one that is cut from metadata alone (`cut_off`), about metadata or too
 //! many bookies that are away (`outages`), about what other platforms lost (`cases`), about what operators ask (`commands`), about copies
-//! that are made again (`copies`, `wiped`), about the script that starts a cluster for a newcomer (`local`), about one that is folded into
+//! that are made again (`copies`, `wiped`), about how many of them a topic asks for (`replication`), about the script that starts a cluster for a newcomer (`local`), about one that is folded into
 //! one process (`folded`), and about whatever may happen at random (`troubles`).
 
 mod cases;
@@ -21,6 +21,7 @@ mod owners;
 mod processes;
 mod records;
 mod refusals;
+mod replication;
 mod troubles;
 mod truth;
 mod wiped;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hulse_proto::bookie::{
     AddRequest, Address, BookieError, EntryHead, FenceAnswer, FenceRequest, HeldLedger, HeldRun,
-    Inventory, InventoryRequest, Origin, ReadRequest, RecoveryReadAnswer, RecoveryReadRequest,
-    StoredEntry, entry_mark,
+    INVENTORY_RUNS_MAX, Inventory, InventoryRequest, Origin, ReadRequest, RecoveryReadAnswer,
+    RecoveryReadRequest, StoredEntry, entry_mark,
 };
 use hulse_proto::entry::Entry;
 use hulse_proto::id::{CellId, EntryId, FenceToken, LedgerId};
@@ -304,7 +304,12 @@ impl MemoryLedgers {
     pub fn inventory(&self, request: InventoryRequest) -> Result<Inventory, BookieError> {
         self.check(request.to)?;
         let mut inventory = Inventory::default();
+        let mut room = INVENTORY_RUNS_MAX;
         for (ledger, state) in self.ledgers.range(request.to.ledger..request.ledgers_end) {
+            if room == 0 {
+                inventory.next = Some(*ledger);
+                break;
+            }
             let mut runs: Vec<HeldRun> = Vec::new();
             for (entry, stored) in state.entries.range(request.first..request.end) {
                 if state.damaged.contains(entry) || state.deleted {
@@ -325,6 +330,12 @@ impl MemoryLedgers {
                     }),
                 }
             }
+            if runs.len() > room && !inventory.ledgers.is_empty() {
+                inventory.next = Some(*ledger);
+                break;
+            }
+            runs.truncate(room);
+            room -= runs.len();
             if !runs.is_empty() {
                 let ledger = *ledger;
                 inventory.ledgers.push(HeldLedger { ledger, runs });

@@ -30,6 +30,8 @@ const NOBODY_WAIT_MAX: Duration = Duration::from_secs(10);
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Fragments of one ledger; its owner rolls it long before (W15), and while it cannot, the ledger goes on degraded beyond them.
 const FRAGMENTS_MAX: usize = 128;
+/// Members of all its fragments together: they must fit into its metadata.
+const MEMBERS_MAX: usize = 400;
 
 /// Changes are counted over this time.
 const WEAR_WINDOW: Duration = Duration::from_secs(60);
@@ -259,7 +261,9 @@ impl WriterCore {
             &self.change.failed,
             &survey.candidates,
         );
-        if replaced.is_empty() || metadata.fragments.len() >= FRAGMENTS_MAX {
+        let members = (metadata.fragments.len() + 1) * ensemble.len();
+        let too_many = metadata.fragments.len() >= FRAGMENTS_MAX || members > MEMBERS_MAX;
+        if replaced.is_empty() || too_many {
             // W10: degraded, on the committed ensemble. A member that came back makes this a change of nothing.
             self.full.nobody_at = Some(asked_at);
             // In another ledger those that failed in this one may be taken again.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bookie_metadata::{Revision, Txn};
 use hulse_proto::entry::{EntryClass, NewEntry};
 use hulse_proto::id::{EntryId, LedgerId};
-use hulse_proto::ledger::{ClosedTotals, LedgerMetadata};
+use hulse_proto::ledger::{ClosedTotals, LedgerMetadata, Quorums};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::closing;
@@ -73,6 +73,11 @@ impl Shared {
     pub(super) fn known(&self) -> (LedgerMetadata, Revision) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         (LedgerMetadata::clone(&known.0), known.1)
+    }
+
+    fn quorums(&self) -> Quorums {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.0.quorums
     }
 
     /// Notes what the ledger's key was found or made to be; readers follow it.
@@ -194,6 +199,11 @@ impl LedgerWriter {
     /// Its metadata as this writer last wrote them.
     pub fn metadata(&self) -> LedgerMetadata {
         self.shared.known().0
+    }
+
+    /// E, Qw and Qa of its ledger.
+    pub fn quorums(&self) -> Quorums {
+        self.shared.quorums()
     }
 
     /// Appends an entry. Takes its place in the order before it returns (storage.md W1); the future completes in entry order,

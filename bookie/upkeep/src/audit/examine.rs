@@ -6,9 +6,13 @@ use std::ops::Range;
 use bookie_client::quorum::in_write_set;
 use hulse_proto::bookie::HeldRun;
 use hulse_proto::id::{EntryId, LedgerId};
-use hulse_proto::ledger::{Intent, LedgerMetadata, LedgerState, Member, Quorums};
+use hulse_proto::ledger::{Intent, LedgerMetadata, LedgerState, LossKind, Member, Quorums};
 
 use super::fleet::Trust;
+use super::ranges::{both, gaps, without};
+
+/// Gaps of one place that are told at once; the next pass finds what is left.
+const GAPS_MAX: usize = 10_000;
 
 /// What bookies said that they hold, each from the moment on at which it was asked; `None`: it was not asked, or did not answer.
 pub type Holdings<'a> = &'a dyn Fn(&Member, LedgerId) -> Option<Vec<HeldRun>>;
@@ -54,6 +58,11 @@ impl Finding {
     pub fn member(&self) -> &Member {
         &self.ensemble[self.position]
     }
+
+    /// A copy is not there; not merely to be moved, or noted.
+    pub fn is_lacking(&self) -> bool {
+        !self.leaves && self.want != Want::Note
+    }
 }
 
 /// Compares a ledger with who is there and what they hold.
@@ -69,11 +78,20 @@ pub fn examine(
     let mut findings = Vec::new();
     for (index, fragment) in metadata.fragments.iter().enumerate() {
         let bound = metadata.settled_end(index);
+        let range = fragment.first.0..bound.map_or(fragment.first.0, |bound| bound.0);
+        let members = (&fragment.ensemble[..], range);
+        let given_up = given_up(ledger, metadata, members, &trust, holdings);
         let places = fragment.ensemble.iter().enumerate();
         let wants: Vec<Option<Want>> = places
             .map(|(position, member)| {
-                let place = (metadata, (fragment.first, bound), position);
-                want(ledger, place, trust(member), member, holdings)
+                let place = (metadata, (fragment.first, bound));
+                let held = || {
+                    let runs = holdings(member, ledger)?;
+                    let range = fragment.first.0..bound?.0;
+                    let quorums = metadata.quorums;
+                    Some(lacking(quorums, position, range, &runs, &given_up))
+                };
+                want(place, trust(member), member, held)
             })
             .collect();
         let good = wants
@@ -100,15 +118,14 @@ pub fn examine(
     findings
 }
 
-/// A ledger's metadata, first entry and settled end of a fragment, and a position in it.
-type PlaceOf<'a> = (&'a LedgerMetadata, (EntryId, Option<EntryId>), usize);
+/// A ledger's metadata, first entry and settled end of a fragment.
+type PlaceOf<'a> = (&'a LedgerMetadata, (EntryId, Option<EntryId>));
 
 fn want(
-    ledger: LedgerId,
-    (metadata, (first, bound), position): PlaceOf<'_>,
+    (metadata, (first, bound)): PlaceOf<'_>,
     trust: Trust,
     member: &Member,
-    holdings: Holdings<'_>,
+    lacks: impl FnOnce() -> Option<Vec<Range<u64>>>,
 ) -> Option<Want> {
     let leaves = matches!(trust, Trust::Leaving | Trust::Gone(_));
     let Some(bound) = bound else {
@@ -127,8 +144,7 @@ fn want(
     if trust == Trust::Silent {
         return Some(Want::Waiting);
     }
-    let runs = holdings(member, ledger)?;
-    let lacking = lacking(metadata.quorums, position, first.0..bound.0, &runs);
+    let lacking = lacks()?;
     match (lacking.is_empty(), noted) {
         (false, _) => Some(Want::Entries(lacking)),
         (true, true) => Some(Want::Note),
@@ -136,34 +152,58 @@ fn want(
     }
 }
 
-/// The entries of a range that a position should hold and does not.
+/// The entries of a range that a position should hold and does not, but for those that are given up.
 fn lacking(
     quorums: Quorums,
     position: usize,
     range: Range<u64>,
     runs: &[HeldRun],
+    given_up: &[Range<u64>],
 ) -> Vec<Range<u64>> {
-    let mut gaps = Vec::new();
-    let mut at = range.start;
-    for run in runs {
-        let (first, end) = (run.first.0.max(at), run.end.0.min(range.end));
-        if first >= end {
+    let mut gaps = without(&missing(range, runs), given_up);
+    if quorums.write < quorums.ensemble {
+        // Of a striped ledger a gap is what lies between entries of others, too.
+        let ours = |gap: &Range<u64>| {
+            let mut entries = gap.clone();
+            entries.any(|entry| in_write_set(quorums, EntryId(entry), position))
+        };
+        gaps.retain(ours);
+    }
+    gaps.truncate(GAPS_MAX);
+    gaps
+}
+
+fn missing(range: Range<u64>, runs: &[HeldRun]) -> Vec<Range<u64>> {
+    gaps(range, runs.iter().map(|run| run.first.0..run.end.0))
+}
+
+/// Entries of a fragment that an operator gave up (storage.md R14) and that no member has: they are not lacking, as nothing can bring
+/// them back. While a member is not heard it may have them, and none is given up.
+fn given_up(
+    ledger: LedgerId,
+    metadata: &LedgerMetadata,
+    (members, range): (&[Member], Range<u64>),
+    trust: impl Fn(&Member) -> Trust,
+    holdings: Holdings<'_>,
+) -> Vec<Range<u64>> {
+    let accepted = metadata
+        .loss
+        .filter(|loss| loss.kind == LossKind::Accepted && loss.from.0 < range.end);
+    let Some(loss) = accepted else {
+        return Vec::new();
+    };
+    let range = range.start.max(loss.from.0)..range.end;
+    let mut nowhere = vec![range.clone()];
+    for member in members {
+        if matches!(trust(member), Trust::Gone(_)) {
             continue;
         }
-        gaps.push(at..first);
-        at = end;
+        let Some(runs) = holdings(member, ledger) else {
+            return Vec::new();
+        };
+        nowhere = both(&nowhere, &missing(range.clone(), &runs));
     }
-    gaps.push(at..range.end);
-    gaps.retain(|gap| gap.start < gap.end);
-    if quorums.write == quorums.ensemble {
-        return gaps;
-    }
-    // Of a striped ledger a gap is what lies between entries of others, too.
-    let ours = |gap: &Range<u64>| {
-        let mut entries = gap.clone();
-        entries.any(|entry| in_write_set(quorums, EntryId(entry), position))
-    };
-    gaps.into_iter().filter(ours).collect()
+    nowhere
 }
 
 /// About how much is to be copied, as if all entries were of one size.
@@ -230,7 +270,13 @@ mod tests {
     fn gaps_between_runs_are_lacking() {
         let lacks = |runs: &[(u64, u64)]| {
             let runs = runs.iter().map(|(first, end)| run(*first..*end));
-            ends(lacking(quorums(3, 3), 0, 10..20, &runs.collect::<Vec<_>>()))
+            ends(lacking(
+                quorums(3, 3),
+                0,
+                10..20,
+                &runs.collect::<Vec<_>>(),
+                &[],
+            ))
         };
         assert_eq!(lacks(&[]), [(10, 20)]);
         assert_eq!(lacks(&[(0, 100)]), []);
@@ -249,8 +295,8 @@ mod tests {
     fn entries_of_others_are_not_lacking_in_a_striped_ledger() {
         // Position 0 of three with two copies each holds entries 0, 2, 3, 5, 6, 8, …
         let runs = [run(0..1), run(2..4), run(5..7)];
-        assert_eq!(lacking(quorums(3, 2), 0, 0..8, &runs), []);
+        assert_eq!(lacking(quorums(3, 2), 0, 0..8, &runs, &[]), []);
         let runs = [run(0..1), run(5..7)];
-        assert_eq!(ends(lacking(quorums(3, 2), 0, 0..8, &runs)), [(1, 5)]);
+        assert_eq!(ends(lacking(quorums(3, 2), 0, 0..8, &runs, &[])), [(1, 5)]);
     }
 }

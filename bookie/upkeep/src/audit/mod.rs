@@ -5,6 +5,9 @@
 mod examine;
 mod fleet;
 mod pass;
+mod ranges;
+#[cfg(test)]
+mod tests;
 
 pub use examine::{Finding, Holdings, Want, examine};
 pub use fleet::{Fleet, GoneWhy, Trust};

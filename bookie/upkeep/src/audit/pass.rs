@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bookie_client::BookieDirectory;
 use bookie_metadata::{ListRequest, MetadataError, MetadataStore, Versioned};
 use futures::stream::{self, StreamExt as _};
-use hulse_proto::bookie::{Address, HeldRun, InventoryRequest};
+use hulse_proto::bookie::{Address, HeldRun, INVENTORY_RUNS_MAX, InventoryRequest};
 use hulse_proto::id::{CellId, EntryId, Incarnation, LedgerId, NodeName};
 use hulse_proto::ledger::{LEDGER_PREFIX, LedgerMetadata, Member};
 use tokio::time::timeout;
@@ -19,8 +20,10 @@ use super::fleet::{Fleet, Trust};
 const PAGE_ROWS: usize = 500;
 /// Bookies that are asked at once.
 const ASKED_AT_ONCE: usize = 8;
-/// Findings of one pass; what is left out is found by the next one.
+/// Findings of one pass: the most urgent of them. What is left out is counted, and found again by the next pass.
 const FINDINGS_MAX: usize = 100_000;
+/// Runs of all bookies together that are held at once: of a page whose ledgers are in more pieces a part is looked at at a time.
+const RUNS_MAX: usize = if cfg!(test) { 6_000 } else { 1 << 20 };
 
 /// What a member is named for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,7 +39,11 @@ pub struct LedgersOf {
 pub struct Audited {
     /// All ledgers there are.
     pub ledgers: u64,
-    /// Places that are not as they should be; fewest good copies first.
+    /// Ledgers with fewer good copies than they should have.
+    pub lacking: u64,
+    /// About how many bytes are to be copied, also those that only move.
+    pub bytes_to_copy: u64,
+    /// Places that are not as they should be; fewest good copies first. Of very many the most urgent.
     pub findings: Vec<Finding>,
     /// What each member is named for.
     pub members: BTreeMap<(NodeName, Incarnation), LedgersOf>,
@@ -79,16 +86,11 @@ impl Auditor {
                 break;
             }
         }
-        audited.findings.sort_by_key(|finding| finding.good);
+        audited.keep_most_urgent(FINDINGS_MAX);
         Ok(audited)
     }
 
-    async fn look_at(
-        &self,
-        rows: &[Versioned],
-        (fleet, now): (&Fleet, Duration),
-        audited: &mut Audited,
-    ) {
+    async fn look_at(&self, rows: &[Versioned], at: (&Fleet, Duration), audited: &mut Audited) {
         let mut ledgers = Vec::with_capacity(rows.len());
         for row in rows {
             let number = row.key.strip_prefix(LEDGER_PREFIX);
@@ -99,86 +101,147 @@ impl Auditor {
             }
         }
         audited.ledgers += ledgers.len() as u64;
-        let held = self
-            .inventories(&ledgers, |member| fleet.trust(member, now))
-            .await;
-        let holdings = |member: &Member, ledger: LedgerId| {
-            let all = held.get(&member.bookie)?;
-            Some(all.get(&ledger).cloned().unwrap_or_default())
-        };
-        for (ledger, metadata) in &ledgers {
-            for ((bookie, incarnation), bytes) in shares(metadata) {
-                let Ok(name) = NodeName::new(bookie) else {
-                    continue;
-                };
-                let share = audited.members.entry((name, incarnation)).or_default();
-                share.ledgers += 1;
-                share.bytes += bytes;
+        let mut parts = vec![&ledgers[..]];
+        while let Some(part) = parts.pop() {
+            let room = match part.len() {
+                1 => usize::MAX,
+                _ => RUNS_MAX,
+            };
+            match self.inventories(part, at, room).await {
+                Some(held) => audited.compare(part, at, &held),
+                None => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
             }
-            let trust = |member: &Member| fleet.trust(member, now);
-            let found = examine(*ledger, metadata, trust, &holdings);
-            let room = FINDINGS_MAX.saturating_sub(audited.findings.len());
-            audited.findings.extend(found.into_iter().take(room));
         }
     }
 
-    /// What the members of these ledgers hold of them, as far as they run and answer.
+    /// What the members of these ledgers hold of them, as far as they run and answer. `None`: that is more than there is room for.
     async fn inventories(
         &self,
         ledgers: &[(LedgerId, LedgerMetadata)],
-        trust: impl Fn(&Member) -> Trust,
-    ) -> Held {
+        (fleet, now): (&Fleet, Duration),
+        room: usize,
+    ) -> Option<Held> {
         let (Some((first, _)), Some((last, _))) = (ledgers.first(), ledgers.last()) else {
-            return Held::new();
+            return Some(Held::new());
         };
         let span = (*first, LedgerId(last.0.saturating_add(1)));
         let fragments = ledgers.iter().flat_map(|(_, metadata)| &metadata.fragments);
         let members: BTreeSet<(NodeName, Incarnation)> = fragments
             .flat_map(|fragment| &fragment.ensemble)
-            .filter(|member| trust(member) == Trust::Present)
+            .filter(|member| fleet.trust(member, now) == Trust::Present)
             .map(|member| (member.bookie.clone(), member.incarnation))
             .collect();
-        let asked = stream::iter(members).map(|(bookie, incarnation)| async move {
-            let member = Member {
-                bookie,
-                incarnation,
-            };
-            let held = self.inventory(&member, span).await;
-            Some((member.bookie, held?))
+        let runs = AtomicUsize::new(0);
+        let asked = stream::iter(members).map(|(bookie, incarnation)| {
+            let runs = &runs;
+            async move {
+                let member = Member {
+                    bookie,
+                    incarnation,
+                };
+                let held = self.inventory(&member, span, (runs, room)).await;
+                Some((member.bookie, held?))
+            }
         });
         let asked = asked.buffer_unordered(ASKED_AT_ONCE);
-        asked.filter_map(std::future::ready).collect().await
+        let held = asked.filter_map(std::future::ready).collect().await;
+        (runs.into_inner() <= room).then_some(held)
     }
 
-    /// `None`: it did not answer to the end.
+    /// `None`: it did not answer to the end, or there is no room for more.
     async fn inventory(
         &self,
         member: &Member,
         (first, end): (LedgerId, LedgerId),
+        (runs, room): (&AtomicUsize, usize),
     ) -> Option<BTreeMap<LedgerId, Vec<HeldRun>>> {
-        let mut all = BTreeMap::new();
-        let mut next = Some(first);
-        while let Some(ledger) = next {
+        let mut all = BTreeMap::<LedgerId, Vec<HeldRun>>::new();
+        let mut next = Some((first, EntryId(0)));
+        while let Some((ledger, entry)) = next {
             let calls = self.bookies.calls(member)?;
             let to = Address {
                 cell: self.cell,
                 incarnation: member.incarnation,
                 ledger,
             };
+            // What is left of a ledger in very many pieces is asked for alone: its entries are counted from there on.
+            let ledgers_end = match entry {
+                EntryId(0) => end,
+                _ => LedgerId(ledger.0 + 1),
+            };
             let request = InventoryRequest {
                 to,
-                ledgers_end: end,
-                first: EntryId(0),
+                ledgers_end,
+                first: entry,
                 end: EntryId(u64::MAX),
                 digests: false,
             };
             let asked = timeout(self.answer_timeout, calls.inventory(request)).await;
             let found = asked.ok()?.ok()?;
-            let runs = found.ledgers.into_iter();
-            all.extend(runs.map(|found| (found.ledger, found.runs)));
+            let told: usize = found.ledgers.iter().map(|found| found.runs.len()).sum();
+            if runs.fetch_add(told, Ordering::Relaxed) + told > room {
+                return None;
+            }
+            // An answer that is full may end within its last ledger.
+            let cut = found.ledgers.last().filter(|_| told >= INVENTORY_RUNS_MAX);
+            let cut = cut.and_then(|last| Some((last.ledger, last.runs.last()?.end)));
+            for found in found.ledgers {
+                all.entry(found.ledger).or_default().extend(found.runs);
+            }
             // Whoever does not get on has no end.
-            next = found.next.filter(|next| *next > ledger);
+            let after = match entry {
+                EntryId(0) => found.next.filter(|next| *next > ledger),
+                _ => Some(LedgerId(ledger.0 + 1)).filter(|next| *next < end),
+            };
+            next = match cut {
+                Some((ledger, entry)) => Some((ledger, entry)),
+                None => after.map(|ledger| (ledger, EntryId(0))),
+            };
         }
         Some(all)
+    }
+}
+
+impl Audited {
+    /// Compares ledgers with what is held of them.
+    fn compare(
+        &mut self,
+        ledgers: &[(LedgerId, LedgerMetadata)],
+        (fleet, now): (&Fleet, Duration),
+        held: &Held,
+    ) {
+        let holdings = |member: &Member, ledger: LedgerId| {
+            let all = held.get(&member.bookie)?;
+            Some(all.get(&ledger).cloned().unwrap_or_default())
+        };
+        for (ledger, metadata) in ledgers {
+            for ((bookie, incarnation), bytes) in shares(metadata) {
+                let Ok(name) = NodeName::new(bookie) else {
+                    continue;
+                };
+                let share = self.members.entry((name, incarnation)).or_default();
+                share.ledgers += 1;
+                share.bytes += bytes;
+            }
+            let trust = |member: &Member| fleet.trust(member, now);
+            let found = examine(*ledger, metadata, trust, &holdings);
+            let lacks = found.iter().any(Finding::is_lacking);
+            self.lacking += u64::from(lacks);
+            self.bytes_to_copy += found.iter().map(|finding| finding.bytes).sum::<u64>();
+            self.findings.extend(found);
+            if self.findings.len() >= 2 * FINDINGS_MAX {
+                self.keep_most_urgent(FINDINGS_MAX);
+            }
+        }
+    }
+
+    /// Fewest good copies first; among equals by ledger.
+    fn keep_most_urgent(&mut self, most: usize) {
+        self.findings
+            .sort_by_key(|finding| (finding.good, finding.ledger));
+        self.findings.truncate(most);
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Blocked {
     pub(super) bookie: NodeName,
     pub(super) kind: Kind,
     pub(super) why: String,
+    /// Since when it has been so, without a break, in the planner's time.
+    pub(super) since: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -56,6 +58,8 @@ pub(super) struct Planned {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     failures: BTreeMap<Place, Failure>,
+    /// Since when places have been blocked, and why; as many as failures at most.
+    blocked: BTreeMap<Place, (Kind, Duration)>,
 }
 
 impl Plan {
@@ -88,7 +92,21 @@ impl Plan {
             }
         }
         self.failures = kept;
+        self.note_since(&mut planned.blocked, now);
         planned
+    }
+
+    /// Of what was blocked before for the same reason it is known since when.
+    fn note_since(&mut self, blocked: &mut [Blocked], now: Duration) {
+        let before = std::mem::take(&mut self.blocked);
+        for found in blocked {
+            let known = before.get(&found.place);
+            let known = known.filter(|(kind, _)| *kind == found.kind);
+            found.since = known.map_or(now, |(_, since)| *since);
+            if self.blocked.len() < FAILURES_MAX {
+                self.blocked.insert(found.place, (found.kind, found.since));
+            }
+        }
     }
 
     /// Notes how a task ended, at `now`.
@@ -136,6 +154,7 @@ fn blocked(finding: &Finding, kind: Kind, why: String) -> Blocked {
         bookie: finding.member().bookie.clone(),
         kind,
         why,
+        since: Duration::ZERO,
     }
 }
 
@@ -152,8 +171,7 @@ fn task(finding: &Finding, candidates: &[Candidate]) -> Result<RepairTask, (Kind
             )
         }
         Want::Settling => {
-            let why =
-                "it is still written to: its owner's next roll, or change of bookies, frees it";
+            let why = "its ledger is not closed: its owner is to change bookies or roll it, and where the owner is dead the next one closes it";
             return Err((Kind::Settling, why.to_owned()));
         }
         Want::Waiting => {

@@ -5,9 +5,11 @@ use std::time::Duration;
 use bookie_metadata::{MetadataError, MetadataStore, Op, Txn};
 use hulse_proto::wire::Message as _;
 use hulse_proto::wire::metadata as wire;
+use hulse_proto::wire::metadata::blocked_repair::Kind;
 
 use super::plan::{Blocked, Planned};
-use crate::audit::{Audited, Finding, Want};
+use crate::audit::Audited;
+use crate::metrics::{Found, UpkeepMetrics};
 
 /// The report's key.
 const REPORT_KEY: &str = bookie_client::UPKEEP_REPORT_KEY;
@@ -19,11 +21,21 @@ pub(super) struct Book {
     report: wire::UpkeepReport,
     /// While it copied.
     busy: Duration,
+    metrics: UpkeepMetrics,
+}
+
+/// When a pass was over: by the date, in the planner's time, and how long it took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Passed {
+    pub(super) date_ms: i64,
+    pub(super) at: Duration,
+    pub(super) took: Duration,
 }
 
 impl Book {
-    pub(super) fn new(planner: &str) -> Self {
+    pub(super) fn new(planner: &str, metrics: UpkeepMetrics) -> Self {
         Self {
+            metrics,
             report: wire::UpkeepReport {
                 planner: planner.to_owned(),
                 ..wire::UpkeepReport::default()
@@ -32,19 +44,17 @@ impl Book {
         }
     }
 
-    /// A pass is over, at this date.
-    pub(super) fn passed(&mut self, audited: &Audited, planned: &Planned, now_ms: i64) {
+    /// A pass is over.
+    pub(super) fn passed(&mut self, audited: &Audited, planned: &Planned, passed: Passed) {
+        let now_ms = passed.date_ms;
         let report = &mut self.report;
         report.passes += 1;
         report.ledgers = audited.ledgers;
-        let lacks = |finding: &&Finding| !finding.leaves && finding.want != Want::Note;
-        let lacking = audited.findings.iter().filter(lacks);
-        let mut lacking: Vec<u64> = lacking.map(|finding| finding.ledger.0).collect();
-        lacking.sort_unstable();
-        lacking.dedup();
-        report.lacking_ledgers = lacking.len() as u64;
-        report.bytes_to_copy = audited.findings.iter().map(|finding| finding.bytes).sum();
-        report.lacking_since_ms = match (lacking.is_empty(), report.lacking_since_ms) {
+        report.pass_ms = u64::try_from(passed.took.as_millis()).unwrap_or(u64::MAX);
+        report.passed_at_ms = now_ms;
+        report.lacking_ledgers = audited.lacking;
+        report.bytes_to_copy = audited.bytes_to_copy;
+        report.lacking_since_ms = match (audited.lacking == 0, report.lacking_since_ms) {
             (true, _) => 0,
             (false, 0) => now_ms,
             (false, since) => since,
@@ -60,7 +70,17 @@ impl Book {
             .collect();
         report.blocked_count = planned.blocked.len() as u64;
         let named = planned.blocked.iter().take(NAMED_MAX);
-        report.blocked = named.map(row).collect();
+        report.blocked = named.map(|blocked| row(blocked, passed)).collect();
+        let unreadable = planned.blocked.iter();
+        let unreadable = unreadable.filter(|blocked| blocked.kind == Kind::Unreadable);
+        self.metrics.passed(passed.took, now_ms);
+        self.metrics.found(Found {
+            ledgers: audited.ledgers,
+            lacking: audited.lacking,
+            bytes_to_copy: audited.bytes_to_copy,
+            blocked: planned.blocked.len() as u64,
+            unreadable: unreadable.count() as u64,
+        });
     }
 
     /// So much was copied of what was lacking, in so long.
@@ -68,6 +88,7 @@ impl Book {
         let report = &mut self.report;
         report.copied_bytes += bytes;
         report.bytes_to_copy = report.bytes_to_copy.saturating_sub(of);
+        self.metrics.to_copy(report.bytes_to_copy);
         self.busy += took;
         if self.busy > Duration::ZERO {
             let rate = report.copied_bytes as f64 / self.busy.as_secs_f64();
@@ -93,13 +114,15 @@ impl Book {
     }
 }
 
-fn row(blocked: &Blocked) -> wire::BlockedRepair {
+fn row(blocked: &Blocked, passed: Passed) -> wire::BlockedRepair {
     let (ledger, first, _) = blocked.place;
+    let ago = passed.at.saturating_sub(blocked.since).as_millis();
     wire::BlockedRepair {
         ledger: ledger.0,
         first_entry: first.0,
         bookie: blocked.bookie.to_string(),
         kind: blocked.kind as i32,
         why: blocked.why.clone(),
+        since_ms: passed.date_ms - i64::try_from(ago).unwrap_or(0),
     }
 }

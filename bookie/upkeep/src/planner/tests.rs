@@ -29,6 +29,7 @@ fn start(cell: &Cell, name: &str) -> (CancellationToken, JoinHandle<()>) {
         bookies: cell.directory(),
         clock: Arc::new(FixedClock(5_000)),
         seed: [name.len() as u8; 32],
+        metrics: crate::UpkeepMetrics::default(),
     };
     let stop = CancellationToken::new();
     let upkeep = Upkeep::new(config, seams);

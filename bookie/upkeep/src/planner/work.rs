@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::election::{keep, try_lead};
 use super::plan::{LedgerTasks, Plan, Planned};
-use super::report::Book;
+use super::report::{Book, Passed};
 use crate::audit::{Audited, Auditor, Fleet};
+use crate::metrics::UpkeepMetrics;
 use crate::pace::Pace;
 use crate::repair::{Hands, RepairEnd, RepairLimits, RepairTask, repair};
 
@@ -77,6 +78,8 @@ pub struct UpkeepSeams {
     pub clock: Arc<dyn WallClock>,
     /// Decides every random choice; differs between processes.
     pub seed: [u8; 32],
+    /// What is counted.
+    pub metrics: UpkeepMetrics,
 }
 
 /// Upkeep of one process: one of all plans, the others wait for it to die.
@@ -137,6 +140,7 @@ impl Upkeep {
             match lease {
                 Ok(Some(lease)) => {
                     tracing::info!("this bookie looks after the copies of all ledgers");
+                    self.seams.metrics.plans(true);
                     tokio::select! {
                         biased;
                         () = shutdown.cancelled() => {
@@ -147,6 +151,7 @@ impl Upkeep {
                         () = keep(&*metadata, lease) => {}
                         () = self.lead() => {}
                     }
+                    self.seams.metrics.plans(false);
                     tracing::info!("another bookie looks after the copies of ledgers from now on");
                 }
                 Ok(None) => {}
@@ -169,7 +174,7 @@ impl Upkeep {
         let mut term = Term {
             fleet: Fleet::new(self.config.lost_after),
             plan: Plan::default(),
-            book: Book::new(self.seams.name.as_str()),
+            book: Book::new(self.seams.name.as_str(), self.seams.metrics.clone()),
             empty: Vec::new(),
         };
         let mut silent = false;
@@ -208,11 +213,22 @@ impl Upkeep {
             answer_timeout: self.config.answer_timeout,
         };
         let audited = auditor.pass(&term.fleet, now).await?;
+        let took = self.now().saturating_sub(now);
+        tracing::debug!(
+            ledgers = audited.ledgers,
+            lacking = audited.lacking,
+            ?took,
+            "all ledgers were looked at"
+        );
         let mut candidates = term.fleet.candidates();
         candidates.shuffle(&mut self.rng);
         let planned = term.plan.plan(&audited.findings, &candidates, self.now());
-        let date = self.seams.clock.now_ms();
-        term.book.passed(&audited, &planned, date);
+        let passed = Passed {
+            date_ms: self.seams.clock.now_ms(),
+            at: self.now(),
+            took,
+        };
+        term.book.passed(&audited, &planned, passed);
         self.publish(term).await;
         self.retire(term, &audited).await?;
         let Planned {
@@ -249,8 +265,13 @@ impl Upkeep {
             for (task, end) in ends {
                 tell(&task, &end);
                 term.plan.ended(&task, &end, self.began.elapsed());
-                if let RepairEnd::Done { bytes: made, .. } = end {
-                    bytes += made;
+                match end {
+                    RepairEnd::Done { bytes: made, .. } => {
+                        self.seams.metrics.repaired(made);
+                        bytes += made;
+                    }
+                    RepairEnd::Failed(_) => self.seams.metrics.not_repaired(),
+                    RepairEnd::Needless => {}
                 }
             }
             term.book.copied(bytes, of, last.elapsed());

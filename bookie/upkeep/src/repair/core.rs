@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use bookie_metadata::Revision;
-use hulse_proto::bookie::{BookieError, Inventory};
+use hulse_proto::bookie::{BookieError, INVENTORY_RUNS_MAX, Inventory};
 use hulse_proto::entry::Entry;
 use hulse_proto::id::EntryId;
 use hulse_proto::ledger::{LedgerMetadata, LossKind, Member};
@@ -155,6 +155,10 @@ impl RepairCore {
             false => VecDeque::from([whole.clone()]),
         };
         self.ranges.retain(|range| range.start < range.end);
+        if metadata.quorums.write < metadata.quorums.ensemble {
+            // Each entry may stand alone at its members: no proof may be longer than what is told at once.
+            self.ranges = self.ranges.iter().flat_map(pieces).collect();
+        }
         // What was found to be lacking lies in the fragment, as it was then.
         let inside = |range: &Range<u64>| whole.start <= range.start && range.end <= whole.end;
         if !self.ranges.iter().all(inside) {
@@ -351,6 +355,13 @@ impl RepairCore {
         self.phase = Phase::Swapping;
         effects.push(RepairEffect::Propose(Box::new(changed), version));
     }
+}
+
+/// The same range in parts that can be proved.
+fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let (end, length) = (range.end, INVENTORY_RUNS_MAX as u64);
+    let first = (range.start..end).step_by(INVENTORY_RUNS_MAX);
+    first.map(move |first| first..end.min(first + length))
 }
 
 /// An operator accepted that entries from here on may be lost: one that no member has must not keep the others from being copied to

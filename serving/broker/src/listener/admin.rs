@@ -7,6 +7,7 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{EntryId, LedgerId, PartitionId};
 use hulse_proto::wire::v1;
 use hulse_proto::wire::v1::partition_work::Work;
+use tokio::time::timeout;
 use tonic::{Request, Response, Status};
 
 use super::effects::Rules;
@@ -14,12 +15,14 @@ use super::front::Front;
 use super::ledgers::describe;
 use super::peers::work_on;
 use super::wire::topic_name;
-use super::{backlog, retention};
+use super::{backlog, copies, retention};
 use crate::authorise::{Action, Resource};
-use crate::topics::{NewTopic, Topic, TopicState};
+use crate::topics::{NewTopic, Topic, TopicRules, TopicState};
 
 /// A deletion is answered after this, be it done or not: sooner than clients give up.
 const DELETE_PATIENCE: Duration = Duration::from_secs(10);
+/// The ledgers of a topic are looked at for so long when it is described.
+const COPIES_WAIT: Duration = Duration::from_secs(3);
 
 /// Service Admin.
 pub(super) struct AdminService(pub(super) Arc<Front>);
@@ -38,6 +41,10 @@ impl v1::admin_server::Admin for AdminService {
                 partitions: request.partitions,
                 retention: retention::of_new(request.retention.as_ref())?,
                 backlog: backlog::of_new(request.backlog_quota.as_ref())?,
+                quorums: self
+                    .0
+                    .new_quorums(copies::asked(request.replication.as_ref()))
+                    .await?,
                 ..NewTopic::default()
             };
             backlog::has_limit(new.backlog, self.0.config.backlog)?;
@@ -89,6 +96,9 @@ impl v1::admin_server::Admin for AdminService {
                 let of = described.partition.get_mut(there.index as usize);
                 of.into_iter().for_each(|of| *of = there.clone());
             }
+            // What is not told in time is left out.
+            let copies = timeout(COPIES_WAIT, self.0.copies_of(&topic)).await;
+            described.copies = copies.ok().and_then(Result::ok);
             for damage in self.0.damage(Some(&topic)).await.damage {
                 let of = described.partition.get_mut(damage.partition as usize);
                 of.into_iter().for_each(|of| of.damage.push(damage.clone()));
@@ -152,11 +162,13 @@ impl v1::admin_server::Admin for AdminService {
             self.0.allow(Action::Alter, Resource::Topic(&name))?;
             let kept = retention::change(&request)?;
             let held = backlog::change(&request)?;
+            let copied = self.0.change_of_copies(&request).await?;
             let now = self.0.topics.get(&name).await?;
             if request.backlog_action.is_some() {
                 backlog::has_limit(held(now.backlog), self.0.config.backlog)?;
             }
             if request.dry_run {
+                copied.of(now.quorums)?;
                 let rules = Rules {
                     retention: kept(now.retention).limits(self.0.config.retention),
                     backlog: held(now.backlog).limits(self.0.config.backlog),
@@ -166,8 +178,15 @@ impl v1::admin_server::Admin for AdminService {
                     topic: Some(self.full(&now)),
                 });
             }
-            let change = |retention, backlog| (kept(retention), held(backlog));
-            let topic = self.0.topics.set_policies(&name, change).await?;
+            let change = |now: TopicRules| {
+                Ok(TopicRules {
+                    retention: kept(now.retention),
+                    backlog: held(now.backlog),
+                    quorums: copied.of(now.quorums)?,
+                })
+            };
+            let topic = self.0.topics.set_rules(&name, change).await?;
+            self.0.topic_changed(&topic);
             Ok(v1::UpdateTopicResponse {
                 topic: Some(self.full(&topic)),
                 effect: Vec::new(),
@@ -357,6 +376,11 @@ impl AdminService {
             partitions_left: self.0.topics.partitions_left(topic.id),
             backlog_quota: Some(backlog::to_wire(topic.backlog)),
             effective_backlog_quota: Some(backlog::to_wire(quota.into())),
+            replication: topic.quorums.map(copies::to_wire),
+            effective_replication: Some(copies::to_wire(
+                topic.quorums.unwrap_or_else(|| self.0.cell_quorums()),
+            )),
+            copies: None,
         }
     }
 }

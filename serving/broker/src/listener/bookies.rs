@@ -12,6 +12,7 @@ use hulse_proto::wire::metadata::blocked_repair::Kind;
 use hulse_proto::wire::{metadata as wire, v1};
 
 use super::front::Front;
+use crate::topics::Topic;
 
 /// What an operator may say.
 const SAID: [RegistrationState; 4] = [
@@ -50,12 +51,37 @@ impl Front {
             );
             return Err(super::wire::invalid(words));
         };
+        if to == RegistrationState::Draining {
+            self.topics_can_do_without(&name).await?;
+        }
         let changed = change_registration(&*self.metadata, &name, to).await;
         let changed = changed.map_err(refused)?;
         tracing::info!(bookie = %name, state = to.name(), "an operator's word on a bookie");
         Ok(v1::ChangeBookieResponse {
             bookie: Some(describe(&changed, None)),
         })
+    }
+}
+
+impl Front {
+    /// Refuses to let a bookie go without which a topic could have no new ledger.
+    async fn topics_can_do_without(&self, name: &NodeName) -> Result<(), Fault> {
+        let ensemble = |topic: &Topic| topic.quorums.map_or(0, |quorums| quorums.ensemble);
+        let Some((topic, ensemble)) = self.topics.largest(ensemble) else {
+            return Ok(());
+        };
+        let all = list_registrations(&*self.metadata).await.map_err(store)?;
+        let active = all
+            .iter()
+            .filter(|found| found.state == RegistrationState::Active);
+        let left = active.filter(|found| found.member.bookie != *name).count();
+        if left >= ensemble as usize {
+            return Ok(());
+        }
+        let words = format!(
+            "topic {topic} asks for ledgers of {ensemble} bookies, and without {name} {left} are active: add one first, or let it ask for fewer (hulse topics update {topic} -r {left})"
+        );
+        Err(Fault::new(Reason::PreconditionFailed, words))
     }
 }
 
@@ -129,6 +155,7 @@ fn upkeep(report: &wire::UpkeepReport) -> v1::UpkeepDescription {
             .unwrap_or("failing")
             .to_owned(),
         why: blocked.why.clone(),
+        since_ms: blocked.since_ms,
     });
     v1::UpkeepDescription {
         planner: report.planner.clone(),
@@ -142,5 +169,7 @@ fn upkeep(report: &wire::UpkeepReport) -> v1::UpkeepDescription {
         bytes_per_second: report.bytes_per_second,
         blocked: blocked.collect(),
         blocked_count: report.blocked_count,
+        pass_ms: report.pass_ms,
+        passed_at_ms: report.passed_at_ms,
     }
 }

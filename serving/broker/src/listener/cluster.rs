@@ -6,9 +6,11 @@ use bookie_metadata::cell::read_cell;
 use bookie_metadata::{MetadataError, list_all};
 use bytes::Bytes;
 use hulse_proto::error::{ErrorKind, Fault, Reason};
+use hulse_proto::ledger::Quorums;
 use hulse_proto::wire::{Message as _, metadata as wire, v1};
 
 use super::front::Front;
+use crate::topics::Topic;
 
 /// Keys of brokers that run.
 const BROKERS: &str = "node/broker/";
@@ -44,6 +46,18 @@ impl Front {
             upkeep: of_bookies.upkeep,
             answered_by: self.config.name.to_string(),
             now_ms: self.partitions.with.clock.now_ms(),
+            largest_ensemble: self.demanding(quorums.ensemble, |topic| topic.ensemble),
+            largest_ack_quorum: self.demanding(quorums.ack, |topic| topic.ack),
+        })
+    }
+
+    /// A topic that asks for more than the cell gives.
+    fn demanding(&self, cell: u32, of: impl Fn(Quorums) -> u32) -> Option<v1::DemandingTopic> {
+        let asks = |topic: &Topic| topic.quorums.map_or(0, &of);
+        let (topic, bookies) = self.topics.largest(asks)?;
+        (bookies > cell).then(|| v1::DemandingTopic {
+            topic: topic.to_string(),
+            bookies,
         })
     }
 

@@ -20,6 +20,7 @@ mod bookies;
 mod brokers;
 mod cluster;
 mod consuming;
+mod copies;
 mod damage;
 mod effects;
 mod front;

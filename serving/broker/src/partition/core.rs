@@ -123,6 +123,8 @@ pub(crate) struct PartitionCore<M, T> {
     pub(super) ledger_opened_at: TimestampMs,
     /// The ledger's ensemble changed too often (W15).
     pub(super) worn: bool,
+    /// New ledgers have other quorums.
+    pub(super) outdated: bool,
     /// A roll of a worn ledger was not possible: not tried again before.
     pub(super) worn_not_before: TimestampMs,
     /// The last sign of life of the log ledger.
@@ -169,6 +171,7 @@ impl<M: MetaState, T> PartitionCore<M, T> {
             ledger_bytes: 0,
             ledger_opened_at: 0,
             worn: false,
+            outdated: false,
             worn_not_before: 0,
             active_at: 0,
             first_entry_pending: false,

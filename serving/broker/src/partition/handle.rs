@@ -2,8 +2,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
 
 use bookie_client::mailbox::{Inbox, Sender, mailbox};
@@ -15,6 +15,7 @@ use hulse_proto::time::TimestampMs;
 use tokio::sync::{oneshot, watch};
 
 use super::cursors::CursorCommand;
+use super::replicating::Replication;
 use super::retaining::RetainCommand;
 use super::shown::Shown;
 use super::task::{self, Task};
@@ -121,6 +122,8 @@ pub(crate) enum Command {
     Retain(RetainCommand),
     /// Move the log start.
     Trim(TrimCommand),
+    /// The topic says another number of copies.
+    Replicate(Replication),
     /// Of subscriptions.
     Cursors(CursorCommand),
     /// End, with this word to everyone who waits.
@@ -175,6 +178,8 @@ pub(crate) struct Shared {
     pub(crate) time_turns: TimeTurns,
     pub(crate) max_batch_bytes: usize,
     pub(crate) log_append_time: bool,
+    /// What the topic said last of copies.
+    pub(crate) replication: Mutex<Replication>,
     /// Why no batches are taken, because of a backlog.
     pub(crate) refusal: Refusal,
 }

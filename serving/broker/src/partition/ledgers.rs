@@ -61,6 +61,7 @@ impl Task {
     pub(super) fn open_log(&mut self, base: Offset) {
         self.ledger_base = base;
         let new = self.new_ledger(base);
+        let client = self.client.clone();
         let (with, guard, epoch, gap) = (
             self.with.clone(),
             self.guard.clone(),
@@ -69,7 +70,7 @@ impl Task {
         );
         let mut chain = self.take_chain();
         self.ledger_work = Some(Box::pin(async move {
-            let created = with.client.create(new, |ledger| {
+            let created = client.create(new, |ledger| {
                 let mut txn = chain.append(log_link(ledger, base, epoch, gap));
                 txn.compares.push(guard.clone());
                 txn
@@ -96,10 +97,11 @@ impl Task {
     fn roll(&self, mut chain: Chain, base: Offset) -> Boxed<(Chain, Result<News, Fault>)> {
         let new = self.new_ledger(base);
         let (with, guard, epoch) = (self.with.clone(), self.guard.clone(), self.epoch);
+        let client = self.client.clone();
         let writer = self.writer.clone().expect("the core rolls an open ledger");
         let begun = writer.metadata().base_offset;
         Box::pin(async move {
-            let rolled = with.client.roll(&writer, new, |ledger, totals| {
+            let rolled = client.roll(&writer, new, |ledger, totals| {
                 // Not where the last entry that was sent would end: what the drain did not confirm is not in the log (W13), and
                 // a link behind it would be a hole (P3).
                 let base = Offset(begun.0 + totals.offset_span);
@@ -283,6 +285,8 @@ impl Task {
         self.until_full = None;
         self.writer = Some(writer);
         self.core.log_opened(now);
+        // The topic may have been changed while it was made.
+        self.core.note_outdated(self.is_outdated());
     }
 
     /// There is no log ledger, and none is made before there is room: looked for at a pace, and ever more rarely when ledgers fill
@@ -294,12 +298,12 @@ impl Task {
         self.core.log_closed(&fault);
         let mut wait = (RECHECK_MIN * (1 << self.fulls.min(4))).min(RECHECK_MAX);
         self.fulls = self.fulls.saturating_add(1);
-        let with = self.with.clone();
+        let client = self.client.clone();
         self.until_room = Some(Box::pin(async move {
             loop {
                 sleep(wait).await;
-                let fresh = with.client.config().metadata_fresh;
-                let look = timeout(fresh, with.client.takes_data(None)).await;
+                let fresh = client.config().metadata_fresh;
+                let look = timeout(fresh, client.takes_data(None)).await;
                 if matches!(look, Ok(Ok(true))) {
                     return;
                 }
@@ -308,10 +312,11 @@ impl Task {
         }));
     }
 
-    /// Tells the state machine what the writer says of its ensemble.
+    /// Tells the state machine what the writer says of its ensemble, and whether its ledger is still of the kind that is wanted.
     pub(super) fn note_wear(&mut self) {
         let worn = self.writer.as_ref().is_some_and(LedgerWriter::is_worn);
         self.core.note_worn(worn);
+        self.core.note_outdated(self.is_outdated());
     }
 }
 

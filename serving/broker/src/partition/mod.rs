@@ -4,7 +4,8 @@
 //! what handles see of it) drives the state machine (`core`) which judges,
 //! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
 //! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
-//! ready, `trimming` moves its log start, `retaining` does what retention asks, `snapshots` writes its state chain, `ownership` looks whether it is still ours.
+//! ready, `trimming` moves its log start, `retaining` does what retention asks, `snapshots` writes its state chain, `replicating` gives
+//! its ledgers the copies that its topic asks for, `ownership` looks whether it is still ours.
 
 mod accepted;
 mod consuming;
@@ -19,6 +20,7 @@ mod loss_tests;
 mod owed;
 mod ownership;
 mod refusing;
+mod replicating;
 mod resting;
 #[cfg(test)]
 mod resting_tests;
@@ -46,6 +48,7 @@ pub use cursors::{
 };
 pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
 pub(crate) use ownership::moved;
+pub use replicating::Replication;
 pub(crate) use resting::RestingPartitions;
 pub use takeover::PartitionPolicy;
 pub(crate) use takeover::{Claim, Collaborators, take_over, win_epoch};

@@ -1,6 +1,6 @@
 //! When a log ledger is rolled, and when it is looked at first (storage.md W15).
 //!
-//! A ledger without DATA never rolls by size, age or wear. One that rested is verified before it is written to: still its owner's in
+//! A ledger without DATA never rolls by size, age or wear, but when new ones have other quorums. One that rested is verified before it is written to: still its owner's in
 //! metadata, and on bookies that still exist. That is no matter of safety: fences and incarnations stop a writer that lost its ledger
 //! (B0, B3). It keeps the first batches after a rest from an unknown fate, and an ensemble that died meanwhile from being found out
 //! member by member. So silence of metadata does not hold the write back for longer than the look takes (ARCHITECTURE D6).
@@ -21,8 +21,12 @@ impl<M: MetaState, T> PartitionCore<M, T> {
     pub(super) fn roll_due(&self, now: TimestampMs) -> bool {
         let age = now.saturating_sub(self.ledger_opened_at);
         let old = age >= self.config.roll_age.as_millis() as TimestampMs;
-        let worn = self.worn && now >= self.worn_not_before;
-        self.ledger_bytes >= self.config.roll_bytes || (self.ledger_bytes > 0 && (old || worn))
+        let may = now >= self.worn_not_before;
+        let worn = self.worn && may;
+        let outdated = self.outdated && may;
+        self.ledger_bytes >= self.config.roll_bytes
+            || outdated
+            || (self.ledger_bytes > 0 && (old || worn))
     }
 
     /// Ends the open ledger behind what was sent.

@@ -221,6 +221,31 @@ fn worn_ledger_rolls_once_it_has_data_and_waits_when_it_cannot() {
 }
 
 #[test]
+fn ledger_with_other_quorums_than_new_ones_rolls_also_without_data() {
+    let mut core = core_that_rolls_at(1 << 30);
+    produce(&mut core, 1, &batch(-1, -1, -1, 1));
+    open(&mut core);
+    core.take_effects();
+    core.confirmed(EntryId(0), 2);
+    core.note_outdated(true);
+    core.tick(3);
+    assert!(rolls(&mut core));
+    core.log_kept(4);
+    core.tick(5);
+    assert!(!rolls(&mut core), "it was just not possible");
+    core.tick(5_005);
+    assert!(rolls(&mut core));
+    core.log_opened(5_006);
+    core.note_outdated(true);
+    core.tick(5_007);
+    assert!(rolls(&mut core), "it is empty");
+    core.log_opened(5_008);
+    core.note_outdated(false);
+    core.tick(90_000);
+    assert!(!rolls(&mut core));
+}
+
+#[test]
 fn ledger_that_rested_is_looked_at_before_it_is_written_to() {
     let mut core = core_that_rolls_at(1 << 30);
     produce(&mut core, 1, &batch(-1, -1, -1, 1));

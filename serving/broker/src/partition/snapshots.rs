@@ -6,7 +6,8 @@
 //! 2. One snapshot at a time; its chunks are appended one right after the other.
 
 use bookie_client::{
-    AppendError, CloseError, CreateError, DeleteError, LedgerWriter, NewLedger, RecoverError,
+    AppendError, CloseError, CreateError, DeleteError, LedgerClient, LedgerWriter, NewLedger,
+    RecoverError,
 };
 use bookie_metadata::{Compare, Txn};
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use futures::future::try_join_all;
 use hulse_proto::entry::{EntryClass, EntryKind, Envelope, NewEntry};
 use hulse_proto::error::{ErrorKind, Fault, Reason};
 use hulse_proto::id::{LedgerId, Offset, OwnerEpoch, PartitionId};
-use hulse_proto::ledger::LedgerKind;
+use hulse_proto::ledger::{LedgerKind, Quorums};
 use hulse_proto::mutant::Mutant;
 use hulse_proto::time::TimestampMs;
 use hulse_proto::wire::metadata::ChainLink;
@@ -34,6 +35,10 @@ pub(crate) struct StateWriter {
     pub(super) epoch: OwnerEpoch,
     /// The compare on the owner's key.
     pub(super) guard: Compare,
+    /// Makes its ledgers, with the quorums of its topic.
+    pub(super) client: LedgerClient,
+    /// Of the newest ledger, whoever made it.
+    pub(super) quorums: Option<Quorums>,
     pub(super) chain: Chain,
     pub(super) writer: Option<LedgerWriter>,
     /// Bytes of the newest snapshot in the open ledger.
@@ -123,11 +128,11 @@ impl StateWriter {
         check_size(&records)?;
         let bodies: Vec<_> = records.iter().map(MetaRecord::encode).collect();
         let size: u64 = bodies.iter().map(|body| body.len() as u64).sum();
-        if self
-            .writer
-            .as_ref()
-            .is_none_or(|writer| writer.appended_bytes() + size > ROLL_BYTES_MIN.max(4 * size))
-        {
+        let outdated = self.is_outdated();
+        if self.writer.as_ref().is_none_or(|writer| {
+            let limit = ROLL_BYTES_MIN.max(4 * size);
+            writer.appended_bytes() + size > limit || outdated
+        }) {
             self.next_ledger(with).await?;
         }
         let Some(writer) = self.writer.clone() else {
@@ -154,6 +159,12 @@ impl StateWriter {
         self.drop_older(with, ledger).await
     }
 
+    /// New ledgers have other quorums.
+    pub(super) fn is_outdated(&self) -> bool {
+        let newest = self.quorums;
+        newest.is_some_and(|quorums| quorums != self.client.quorums())
+    }
+
     async fn next_ledger(&mut self, with: &Collaborators) -> Result<(), SnapshotError> {
         if let Some(old) = self.writer.take() {
             // An old one that cannot be closed stays in the chain and is recovered by the next owner, or by `drop_older`.
@@ -174,7 +185,7 @@ impl StateWriter {
             owner_epoch: self.epoch,
             base_offset: Offset(0),
         };
-        let created = with.client.create(new, |ledger| {
+        let created = self.client.create(new, |ledger| {
             let link = ChainLink {
                 ledger: ledger.0,
                 owner_epoch: self.epoch.0,
@@ -191,6 +202,7 @@ impl StateWriter {
         })?;
         let reloaded = self.chain.reload(&*with.metadata, writer.ledger()).await;
         reloaded.map_err(|error| SnapshotError::Lost(storage_fault::chain(&error)))?;
+        self.quorums = Some(writer.quorums());
         self.writer = Some(writer);
         Ok(())
     }
@@ -298,7 +310,7 @@ mod tests {
     use bookie_metadata::{MemoryStore, MetadataStore, Op};
     use hulse_proto::error::Reason;
     use hulse_proto::id::{CellId, Incarnation, NodeName, TopicId};
-    use hulse_proto::ledger::{Quorums, ledger_key};
+    use hulse_proto::ledger::ledger_key;
     use hulse_proto::mutant::Mutation;
     use uuid::Uuid;
 
@@ -362,6 +374,8 @@ mod tests {
             partition,
             epoch: OwnerEpoch(record.owner_epoch),
             guard: Compare::Version(partition_key(partition), version),
+            client: with.client.clone(),
+            quorums: None,
             chain: chain.unwrap(),
             writer: None,
             snapshot_bytes: 0,

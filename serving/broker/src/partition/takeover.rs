@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::core::CoreConfig;
 use super::ownership;
+use super::replicating::Replication;
 use super::resting::RestingPartitions;
 use super::snapshots::StateWriter;
 use crate::complaints::Complaints;
@@ -71,10 +72,14 @@ pub struct PartitionPolicy {
     pub topic: Option<TopicName>,
     /// The owner's clock at the append is every record's timestamp.
     pub log_append_time: bool,
+    /// How many copies its records have.
+    pub replication: Replication,
 }
 
 /// A partition that is ready to serve.
 pub(crate) struct Taken {
+    /// What its topic says of copies.
+    pub(crate) replication: Replication,
     pub(crate) config: CoreConfig,
     /// What the log calls it.
     pub(crate) name: Arc<str>,
@@ -135,6 +140,7 @@ async fn load(
     let state_chain = load_chain(with, partition, LedgerKind::State).await?;
     let state_ledgers = recover_all(with, &state_chain, &guard).await?;
     let log_ledgers = recover_all(with, &log_chain, &guard).await?;
+    let state_quorums = state_ledgers.last().map(|(_, newest)| newest.quorums);
     let mut state = fold_state(with, partition, &state_ledgers).await?;
     let lossy = log_ledgers
         .iter()
@@ -164,6 +170,7 @@ async fn load(
         |topic| format!("{topic}/{}", partition.index),
     );
     Ok(Taken {
+        replication: policy.replication,
         name: name.into(),
         config: CoreConfig {
             partition,
@@ -179,6 +186,8 @@ async fn load(
             partition,
             epoch,
             guard: guard.clone(),
+            client: with.client_for(policy.replication),
+            quorums: state_quorums,
             chain: state_chain,
             writer: None,
             snapshot_bytes: 0,

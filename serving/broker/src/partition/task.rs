@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bookie_client::{AppendError, Appended, LedgerWriter};
+use bookie_client::{AppendError, Appended, LedgerClient, LedgerWriter};
 use bookie_metadata::Compare;
 use hulse_proto::entry::NewEntry;
 use hulse_proto::error::{Fault, Reason};
@@ -75,6 +75,8 @@ pub(crate) struct Task {
     /// It had a command since the last tick.
     pub(super) busy: bool,
     pub(super) writer: Option<LedgerWriter>,
+    /// Makes its ledgers, with the quorums of its topic.
+    pub(super) client: LedgerClient,
     pub(super) gap_start: Option<Offset>,
     pub(super) appends: Appends,
     /// Home here, or away with `ledger_work`.
@@ -117,11 +119,13 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
         time_turns: with.time_turns.clone(),
         max_batch_bytes: with.max_batch_bytes,
         log_append_time: taken.config.log_append_time,
+        replication: Mutex::new(taken.replication),
         refusal: Refusal::default(),
     }));
     let mutation = with.mutation;
     let task = Task {
         clock: OwnerClock::new(with.clock.clone(), taken.state.log.append_time),
+        client: with.client_for(taken.replication),
         with,
         runtime: Handle::current(),
         partition: taken.config.partition,
@@ -262,6 +266,7 @@ impl Task {
     pub(super) fn ticked(&mut self) {
         let now = self.clock.now_ms();
         self.note_wear();
+        self.note_state_copies(now);
         self.core.tick(now);
         self.log.with_view(LogView::cool);
         self.trimming.look = true;
@@ -286,6 +291,7 @@ impl Task {
                 }
                 Command::Retain(retain) => self.retain(retain),
                 Command::Trim(trim) => self.trim(trim),
+                Command::Replicate(said) => self.replicate(said),
                 Command::Cursors(command) => self.cursor_command(command),
                 Command::Stop { why, done } => {
                     self.stopping = Some(Stopping::new(why, done));

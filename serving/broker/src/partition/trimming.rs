@@ -266,6 +266,14 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         }
     }
 
+    /// The state is to stand in another ledger, if there is anything to remember.
+    pub(super) fn snapshot_for_copies(&mut self, now: TimestampMs) {
+        let something = !self.state.log.producers.is_empty() || !self.state.meta.is_empty();
+        if self.failed.is_none() && something {
+            self.snapshot_if(true, now);
+        }
+    }
+
     /// Ledgers wait for a snapshot.
     pub(super) fn snapshot_for_trim(&mut self, now: TimestampMs) {
         if self.failed.is_none() {

@@ -118,6 +118,7 @@ impl Sweep {
         limits: Limits,
     ) -> Result<Option<TimestampMs>, Fault> {
         if let Some(open) = self.partitions.opened(partition) {
+            open.replicate(topic.policy().replication);
             open.retain(limits).await?;
             return Ok(None);
         }

@@ -75,6 +75,13 @@ impl Cache {
         self.by_name.get(self.by_id.get(&id)?)
     }
 
+    /// The topic for which this is largest, with what it is.
+    pub(super) fn largest(&self, of: impl Fn(&Topic) -> u32) -> Option<(TopicName, u32)> {
+        let all = self.by_name.values().map(|topic| (topic, of(topic)));
+        let (topic, most) = all.max_by_key(|(_, size)| *size)?;
+        Some((topic.name.clone(), most))
+    }
+
     /// Whether this identity was last heard of as serving.
     pub(super) fn serves(&self, id: TopicId) -> bool {
         self.find(id)

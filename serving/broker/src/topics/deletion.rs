@@ -31,6 +31,9 @@ pub trait PartitionRemover: Send + Sync + 'static {
 
     /// Removes ledgers, chains and keys of the partition. What is gone already is fine.
     fn remove(&self, partition: PartitionId) -> BoxFuture<'_, Result<(), Fault>>;
+
+    /// Metadata have this of a topic now. Nothing is decided by it.
+    fn changed(&self, topic: &Topic);
 }
 
 impl PartitionRemover for crate::Partitions {
@@ -40,6 +43,10 @@ impl PartitionRemover for crate::Partitions {
 
     fn remove(&self, partition: PartitionId) -> BoxFuture<'_, Result<(), Fault>> {
         Box::pin(self.delete_data(partition))
+    }
+
+    fn changed(&self, topic: &Topic) {
+        self.topic_changed(topic);
     }
 }
 
@@ -109,7 +116,7 @@ impl Topics {
     /// Keeps the cache fresh and finishes deletions until `shutdown`. A failure is logged and tried again.
     pub async fn run(&self, remover: Arc<dyn PartitionRemover>, shutdown: CancellationToken) {
         let tend = async {
-            tokio::join!(self.follow(), async {
+            tokio::join!(self.follow(&*remover), async {
                 loop {
                     if let Err(fault) = self.resume_deletions(remover.clone()).await {
                         tracing::warn!(%fault, "unfinished deletions could not all be taken up");
@@ -126,9 +133,9 @@ impl Topics {
     }
 
     /// Feeds the cache from a watch. Only a hint, so a broken watch is simply opened again.
-    async fn follow(&self) {
+    async fn follow(&self, partitions: &dyn PartitionRemover) {
         loop {
-            if let Err(fault) = self.follow_once().await {
+            if let Err(fault) = self.follow_once(partitions).await {
                 tracing::debug!(%fault, "watch of topics is down, will be opened again");
             }
             tokio::time::sleep(WATCH_AGAIN).await;
@@ -136,7 +143,7 @@ impl Topics {
     }
 
     /// A listing, then the changes since a moment before it, until the watch ends.
-    async fn follow_once(&self) -> Result<(), Fault> {
+    async fn follow_once(&self, partitions: &dyn PartitionRemover) -> Result<(), Fault> {
         let probe = ListRequest {
             prefix: PREFIX.to_owned(),
             after: None,
@@ -146,17 +153,26 @@ impl Topics {
         let before = read(self.0.store.list(probe)).await?.revision;
         let listed = self.read_all().await?;
         self.forget_unlisted(&listed, before);
+        for topic in &listed {
+            partitions.changed(topic);
+        }
         let mut changes = self.0.store.watch(PREFIX, before);
         while let Some(event) = changes.next().await {
-            self.apply(event.map_err(|error| storage_fault::metadata(&error))?);
+            self.apply(
+                event.map_err(|error| storage_fault::metadata(&error))?,
+                partitions,
+            );
         }
         Ok(())
     }
 
-    fn apply(&self, event: WatchEvent) {
+    fn apply(&self, event: WatchEvent, partitions: &dyn PartitionRemover) {
         match event {
             WatchEvent::Put(stored) => match Topic::decode(&stored) {
-                Ok(topic) => self.learn(&topic),
+                Ok(topic) => {
+                    self.learn(&topic);
+                    partitions.changed(&topic);
+                }
                 Err(fault) => tracing::warn!(%fault, "topic record is skipped"),
             },
             WatchEvent::Deleted { key, revision } => {

@@ -11,12 +11,14 @@
 //! 4. A change of unknown outcome is resent as it was while its key has the old version, and judged by identity afterwards
 //!    (storage.md, amendment to M3).
 //!
-//! Reading order: `topic` (the record), `change` (one safe compare-and-set), `registry` (create, find, list, grow; `unknown`
+//! Reading order: `topic` (the record; `copies`: how many of each record), `change` (one safe compare-and-set), `registry` (create, find, list, grow; `unknown`
 //! spares it work), `deletion`.
 
 mod cache;
 mod change;
+mod copies;
 mod deletion;
+mod demand;
 mod refusals;
 mod registry;
 mod topic;
@@ -26,8 +28,10 @@ mod unknown;
 mod tests;
 
 pub(crate) use change::{Changed, Expected, change, read};
+pub(crate) use demand::most_acknowledge;
+pub use copies::{BookieCount, Copies};
 pub use deletion::PartitionRemover;
 pub use registry::{Topics, TopicsConfig};
 #[cfg(any(test, feature = "testing"))]
 pub use topic::testing_topic;
-pub use topic::{NewTopic, Topic, TopicPage, TopicState};
+pub use topic::{NewTopic, Topic, TopicPage, TopicRules, TopicState};

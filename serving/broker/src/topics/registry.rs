@@ -17,10 +17,10 @@ use super::change::{Changed, Expected, change, read};
 use super::refusals::{
     check_partitions, decrease, exists, list_prefix, lost_every_race, recreated,
 };
-use super::topic::{NewTopic, PREFIX, Topic, TopicPage, TopicState, id_not_found, not_found};
+use super::topic::{
+    NewTopic, PREFIX, Topic, TopicPage, TopicRules, TopicState, id_not_found, not_found,
+};
 use super::unknown::Unknown;
-use crate::backlogs::BacklogPolicy;
-use crate::retention::RetentionPolicy;
 
 /// Topics per page when the caller names no number, and at most.
 const PAGE: (usize, usize) = (100, 1000);
@@ -140,6 +140,7 @@ impl Topics {
             log_append_time: new.log_append_time,
             retention: new.retention,
             backlog: new.backlog,
+            quorums: new.quorums,
             version: Revision::default(),
         };
         let key = Topic::key(name);
@@ -256,6 +257,11 @@ impl Topics {
         found?.serving().ok()
     }
 
+    /// The topic for which this is largest, as far as topics were heard of, with what it is.
+    pub(crate) fn largest(&self, of: impl Fn(&Topic) -> u32) -> Option<(TopicName, u32)> {
+        lock(&self.0.cache).largest(of)
+    }
+
     /// Whether the topic was serving when last heard of: no read. False as soon as a deletion has begun in this process.
     pub fn serves(&self, id: TopicId) -> bool {
         lock(&self.0.cache).serves(id) && !lock(&self.0.deletions).contains_key(&id)
@@ -330,32 +336,24 @@ impl Topics {
         self.modify(name, grow).await
     }
 
-    /// Changes how long the records of a topic stay. The sweep of retention goes by it from its next round on.
+    /// Changes how long the records of a topic stay, how much its subscriptions may keep, and how many copies its new ledgers have, at
+    /// once. The sweep of retention goes by it from its next round on. `change` is asked again after a race.
     ///
     /// # Errors
-    /// `TOPIC_NOT_FOUND`, `TOPIC_DELETING`, `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`.
-    pub async fn set_retention(
+    /// Those of `change`; `TOPIC_NOT_FOUND`, `TOPIC_DELETING`, `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`.
+    pub async fn set_rules(
         &self,
         name: &TopicName,
-        change: impl Fn(RetentionPolicy) -> RetentionPolicy,
-    ) -> Result<Topic, Fault> {
-        self.set_policies(name, |retention, backlog| (change(retention), backlog))
-            .await
-    }
-
-    /// As [`Topics::set_retention`], and how much its subscriptions may keep, at once.
-    ///
-    /// # Errors
-    /// As [`Topics::set_retention`].
-    pub async fn set_policies(
-        &self,
-        name: &TopicName,
-        change: impl Fn(RetentionPolicy, BacklogPolicy) -> (RetentionPolicy, BacklogPolicy),
+        change: impl Fn(TopicRules) -> Result<TopicRules, Fault>,
     ) -> Result<Topic, Fault> {
         let set = |topic: &Topic, _: bool| {
-            let mut changed = topic.clone();
-            (changed.retention, changed.backlog) = change(topic.retention, topic.backlog);
-            Ok(changed)
+            let rules = change(topic.rules())?;
+            Ok(Topic {
+                retention: rules.retention,
+                backlog: rules.backlog,
+                quorums: rules.quorums,
+                ..topic.clone()
+            })
         };
         self.modify(name, set).await
     }

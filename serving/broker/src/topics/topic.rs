@@ -4,6 +4,7 @@ use bookie_metadata::{Revision, Versioned};
 use bytes::Bytes;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{PartitionId, TopicId, TopicName};
+use hulse_proto::ledger::Quorums;
 use hulse_proto::limits::TOPIC_PARTITIONS_MAX;
 use hulse_proto::time::TimestampMs;
 use hulse_proto::wire::metadata;
@@ -11,6 +12,7 @@ use prost::Message;
 
 use crate::PartitionPolicy;
 use crate::backlogs::{BacklogPolicy, QuotaAction};
+use crate::partition::Replication;
 use crate::retention::{RetentionPolicy, Setting};
 
 /// Every topic's key begins with this.
@@ -36,6 +38,19 @@ pub struct NewTopic {
     pub retention: RetentionPolicy,
     /// How much its subscriptions may keep.
     pub backlog: BacklogPolicy,
+    /// Copies of its records; `None`: as the cell says.
+    pub quorums: Option<Quorums>,
+}
+
+/// What of a topic can be changed at any time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicRules {
+    /// How long its records stay.
+    pub retention: RetentionPolicy,
+    /// How much its subscriptions may keep.
+    pub backlog: BacklogPolicy,
+    /// Copies of the records in ledgers that are made from now on; `None`: as the cell says.
+    pub quorums: Option<Quorums>,
 }
 
 /// A topic.
@@ -57,6 +72,8 @@ pub struct Topic {
     pub retention: RetentionPolicy,
     /// How much its subscriptions may keep.
     pub backlog: BacklogPolicy,
+    /// Copies of the records in its new ledgers; `None`: as the cell says.
+    pub quorums: Option<Quorums>,
     /// Version of its key when it was read.
     pub(super) version: Revision,
 }
@@ -82,6 +99,7 @@ pub fn testing_topic(name: TopicName, id: TopicId, partitions: u32) -> Topic {
         log_append_time: false,
         retention: RetentionPolicy::default(),
         backlog: BacklogPolicy::default(),
+        quorums: None,
         version: Revision::default(),
     }
 }
@@ -109,6 +127,9 @@ impl Topic {
             backlog_bytes: self.backlog.bytes.to_wire(),
             backlog_ms: self.backlog.time.to_wire_ms(),
             backlog_action: self.backlog.action.map_or(0, QuotaAction::number) as u32,
+            ensemble: self.quorums.map_or(0, |quorums| quorums.ensemble),
+            write_quorum: self.quorums.map_or(0, |quorums| quorums.write),
+            ack_quorum: self.quorums.map_or(0, |quorums| quorums.ack),
         };
         value.encode_to_vec().into()
     }
@@ -141,6 +162,7 @@ impl Topic {
                 .ok_or_else(|| damaged("retention"))?,
         };
         let backlog = backlog_of(&value).ok_or_else(|| damaged("backlog quota"))?;
+        let quorums = quorums_of(&value).ok_or_else(|| damaged("quorums"))?;
         Ok(Self {
             name,
             id,
@@ -150,6 +172,7 @@ impl Topic {
             log_append_time: value.log_append_time,
             retention,
             backlog,
+            quorums,
             version: stored.version,
         })
     }
@@ -160,11 +183,24 @@ impl Topic {
         (0..self.partitions).map(move |index| PartitionId { topic, index })
     }
 
+    /// What of it can be changed.
+    pub fn rules(&self) -> TopicRules {
+        TopicRules {
+            retention: self.retention,
+            backlog: self.backlog,
+            quorums: self.quorums,
+        }
+    }
+
     /// What it says of its partitions.
     pub fn policy(&self) -> PartitionPolicy {
         PartitionPolicy {
             topic: Some(self.name.clone()),
             log_append_time: self.log_append_time,
+            replication: Replication {
+                quorums: self.quorums,
+                as_of: self.version,
+            },
         }
     }
 
@@ -185,6 +221,27 @@ fn backlog_of(value: &metadata::Topic) -> Option<BacklogPolicy> {
         time: Setting::from_wire_ms(value.backlog_ms)?,
         action: QuotaAction::from_wire(action)?,
     })
+}
+
+/// Outer `None`: written by nothing we know.
+#[expect(
+    clippy::option_option,
+    reason = "damaged, or nothing is said, or what is said"
+)]
+fn quorums_of(value: &metadata::Topic) -> Option<Option<Quorums>> {
+    let quorums = Quorums {
+        ensemble: value.ensemble,
+        write: value.write_quorum,
+        ack: value.ack_quorum,
+    };
+    match quorums {
+        Quorums {
+            ensemble: 0,
+            write: 0,
+            ack: 0,
+        } => Some(None),
+        quorums => quorums.valid().then_some(Some(quorums)),
+    }
 }
 
 /// "It is being deleted."

@@ -1,6 +1,6 @@
 //! What of a cluster is not as it should be. Pure, so that each finding has a test; the doctor tells the same.
 
-use hulse_sdk::{Blocked, Cluster, Upkeep};
+use hulse_sdk::{Blocked, Bookie, Cluster, Upkeep};
 
 use super::status::{counts, lacking_for, writable};
 use crate::commands::doctor::{Ailment, Finding, Weight};
@@ -39,30 +39,7 @@ pub(super) fn run(session: Session<'_>, info: &Cluster) -> Result<(), Stop> {
 
 /// What metadata say of nodes and copies.
 pub(crate) fn findings(info: &Cluster) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let (ensemble, _, ack) = info.quorums;
-    let takes = info.bookies.iter().filter(|one| writable(one)).count();
-    if takes < ack as usize {
-        found.push(
-            Ailment::TooFewBookies
-                .found("too few bookies take records", "the cluster")
-                .why(format!(
-                    "{takes} do, and each record needs {ack} before it is answered; new ledgers wait (HULSE-1803)"
-                ))
-                .next("hulse bookies list; start those that do not run"),
-        );
-    }
-    let there = info.bookies.iter().filter(|one| counts(one)).count();
-    if there < ensemble as usize {
-        found.push(
-            Ailment::TooFewBookies
-                .found("fewer bookies than copies", "the cluster")
-                .why(format!(
-                    "{there} are registered, and each ledger needs {ensemble}"
-                ))
-                .next("hulse bookie format makes one more; then start it with hulse bookie"),
-        );
-    }
+    let mut found = counted(info);
     for bookie in info.bookies.iter().filter(|one| counts(one)) {
         let name = &bookie.name;
         if bookie.live.is_none() {
@@ -92,6 +69,72 @@ pub(crate) fn findings(info: &Cluster) -> Vec<Finding> {
         found.extend(copies(info, upkeep));
     }
     found
+}
+
+/// Whether there are enough bookies, for the cell and for what its topics ask for.
+fn counted(info: &Cluster) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let (ensemble, _, ack) = info.quorums;
+    let takes = info.bookies.iter().filter(|one| writable(one)).count();
+    let full = info.bookies.iter().filter(|one| is_full(one)).count();
+    if takes < ack as usize {
+        found.push(too_few("the cluster", (takes, full), ack));
+    } else if let Some((topic, ack)) = &info.largest_ack_quorum
+        && takes < *ack as usize
+    {
+        found.push(too_few(topic, (takes, full), *ack));
+    }
+    let there = info.bookies.iter().filter(|one| counts(one)).count();
+    if there < ensemble as usize {
+        found.push(
+            Ailment::TooFewBookies
+                .found("fewer bookies than copies", "the cluster")
+                .why(format!(
+                    "{there} are registered, and each ledger needs {ensemble}"
+                ))
+                .next("hulse bookie format makes one more; then start it with hulse bookie"),
+        );
+    } else if let Some((topic, ensemble)) = &info.largest_ensemble
+        && there < *ensemble as usize
+    {
+        found.push(
+            Ailment::TooFewBookies
+                .found("fewer bookies than a topic asks for", topic)
+                .why(format!(
+                    "{there} are registered, and each of its ledgers needs {ensemble}: no new one can be made (HULSE-1803)"
+                ))
+                .next(format!(
+                    "hulse bookie format makes one more; or ask for fewer: hulse topics update {topic} -r {there}"
+                )),
+        );
+    }
+    found
+}
+
+/// Records wait for bookies: those of the cluster, or of one topic and perhaps of others.
+fn too_few(object: &str, (takes, full): (usize, usize), ack: u32) -> Finding {
+    let (full, next) = match full {
+        0 => (
+            String::new(),
+            "hulse bookies list; start those that do not run",
+        ),
+        full => (
+            format!(", {full} are full"),
+            "hulse bookies list; enlarge the disks of those that are full, add bookies, or let records go: hulse topics update TOPIC --retention TIME; producing goes on by itself",
+        ),
+    };
+    Ailment::TooFewBookies
+        .found("too few bookies take records", object)
+        .why(format!(
+            "{takes} do{full}, and each record needs {ack} before it is answered; new ledgers wait (HULSE-1803, HULSE-1806)"
+        ))
+        .next(next)
+}
+
+/// It runs, and has no room for records.
+fn is_full(bookie: &Bookie) -> bool {
+    let mode = bookie.live.as_ref().map(|live| live.mode.as_str());
+    bookie.state == "active" && matches!(mode, Some("readonly" | "reserve"))
 }
 
 /// What upkeep found.
@@ -137,6 +180,13 @@ fn copies(info: &Cluster, upkeep: &Upkeep) -> Vec<Finding> {
     found
 }
 
+/// How long something has been blocked; `None`: an older planner does not say.
+fn blocked_for(info: &Cluster, blocked: &Blocked) -> Option<Period> {
+    let ms = info.now_ms.saturating_sub(blocked.since_ms);
+    let seconds = u64::try_from(ms / 1_000).unwrap_or(0);
+    (blocked.since_ms > 0).then(|| Period(std::time::Duration::from_secs(seconds)))
+}
+
 /// Ledgers that lack copies: since when, and what is done about it.
 fn fewer(info: &Cluster, upkeep: &Upkeep) -> Finding {
     let time = lacking_for(info).map_or_else(String::new, |time| format!(" for {}", Period(time)));
@@ -150,8 +200,10 @@ fn fewer(info: &Cluster, upkeep: &Upkeep) -> Finding {
         .filter(|blocked| blocked.kind != "unreadable")
         .take(NAMED_MAX)
         .map(|blocked| {
+            let time =
+                blocked_for(info, blocked).map_or_else(String::new, |time| format!(" for {time}"));
             format!(
-                "ledger {} ({}): {}",
+                "ledger {} ({}{time}): {}",
                 blocked.ledger, blocked.kind, blocked.why
             )
         })

@@ -51,6 +51,9 @@ pub(super) async fn run(session: Session<'_>, admin: &Admin, topic: &str) -> Res
     let view = TopicView::from(opened(admin, topic).await.map_err(failed)?);
     if session.output.shape.for_people() {
         session.output.say(&view.headline());
+        if let Some(words) = view.copies().shortcomings() {
+            session.output.say(&words);
+        }
     }
     session.output.one(&view)
 }

@@ -3,7 +3,8 @@
 use hulse_sdk::{Admin, BacklogAction, BacklogQuota, NewTopic, Retention, TopicChange};
 
 use super::losing::{Losses, effect_words, held_words};
-use super::view::{NameView, TopicRow, TopicView};
+use super::name::NameView;
+use super::view::{TopicRow, TopicView};
 use super::{copy, describe, peek, trim};
 use crate::arguments::{BacklogFlags, BacklogPolicy, RetentionFlags, Topics};
 use crate::commands::confirm::confirm;
@@ -31,11 +32,14 @@ pub(crate) async fn run(session: Session<'_>, command: &Topics) -> Result<(), St
         Topics::Create {
             topics,
             partitions,
+            copies,
             retention,
             backlog,
         } => {
+            let asked = copies.asked().map_err(|why| contradiction(topics, why))?;
             let new = NewTopic {
                 partitions: partitions.unwrap_or(0),
+                replication: asked.flatten(),
                 retention: Retention {
                     time: retention.retention.map(Into::into).unwrap_or_default(),
                     bytes: retention.retention_size.map(Into::into).unwrap_or_default(),
@@ -50,9 +54,17 @@ pub(crate) async fn run(session: Session<'_>, command: &Topics) -> Result<(), St
         }
         Topics::Update {
             topics,
+            copies,
             retention,
             backlog,
-        } => update(session, &admin, topics, change(retention, backlog)).await,
+        } => {
+            let asked = copies.asked().map_err(|why| contradiction(topics, why))?;
+            let change = TopicChange {
+                replication: asked,
+                ..change(retention, backlog)
+            };
+            update(session, &admin, topics, change).await
+        }
         Topics::Trim(trimmed) => trim::run(session, &admin, trimmed).await,
         Topics::Describe { topic } => describe::run(session, &admin, topic).await,
         Topics::Delete { topics } => delete(session, &admin, topics).await,
@@ -82,8 +94,9 @@ async fn create(
         match created {
             Ok(created) => {
                 let view = TopicView::from(created);
-                let words = format!("{} is created with {}", view.topic(), view.partitions());
+                let words = format!("{} is created with {}", view.topic(), view.made_of());
                 session.output.say(&words);
+                say_warning(session, &view, new.replication.is_some());
                 made.push(view);
             }
             Err(error) => {
@@ -95,6 +108,20 @@ async fn create(
         }
     }
     told(session, &made)
+}
+
+/// What a choice of copies costs, to whoever made it.
+fn say_warning(session: Session<'_>, view: &TopicView, chosen: bool) {
+    if let Some(warning) = view.copies().warning().filter(|_| chosen) {
+        session.output.say(&warning);
+    }
+}
+
+fn contradiction(topics: &[String], why: String) -> Failure {
+    Failure::new(Code::Usage, "the flags contradict each other")
+        .why(why)
+        .object(topics.join(", "))
+        .next("leave one of them out")
 }
 
 /// What a policy says; `None`: what the cluster says.
@@ -114,6 +141,7 @@ fn change(retention: &RetentionFlags, backlog: &BacklogFlags) -> TopicChange {
         backlog_bytes: backlog.backlog_size.map(Into::into),
         backlog_time: backlog.backlog_age.map(Into::into),
         backlog_action: backlog.backlog_policy.map(action),
+        replication: None,
     }
 }
 
@@ -125,7 +153,7 @@ async fn update(
 ) -> Result<(), Stop> {
     if change == TopicChange::default() {
         let failure = Failure::new(Code::Usage, "nothing is said to be changed")
-            .why("no --retention and no --backlog flag is given")
+            .why("no --retention, no --backlog and no copies flag is given")
             .object(topics.join(", "))
             .next("say what shall hold, e.g. --retention 30d");
         return Err(failure.into());
@@ -152,6 +180,7 @@ async fn update(
             Ok(topic) => {
                 let view = TopicView::from(topic);
                 session.output.say(&view.kept());
+                say_warning(session, &view, matches!(change.replication, Some(Some(_))));
                 changed.push(view);
             }
             Err(error) => {

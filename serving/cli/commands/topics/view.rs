@@ -3,6 +3,7 @@
 use hulse_sdk::{BacklogQuota, Keep, KeptBacklog, Partition, Topic};
 use serde::Serialize;
 
+use super::copied::CopiesView;
 use super::damaged::DamageView;
 use crate::format::date;
 use crate::output::{Field, Table, View, bytes, grouped};
@@ -38,6 +39,8 @@ pub(crate) struct TopicView {
     backlog_size: String,
     backlog_age: String,
     backlog_policy: String,
+    #[serde(flatten)]
+    copies: CopiesView,
     /// While it is being deleted.
     partitions_left: Option<u32>,
     partition: Vec<PartitionView>,
@@ -61,21 +64,6 @@ struct PartitionView {
     refusing: bool,
     /// Records that cannot be read.
     damage: Vec<DamageView>,
-}
-
-/// A topic of which nothing but the name is left to tell.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct NameView {
-    topic: String,
-}
-
-impl NameView {
-    /// Of this name.
-    pub(crate) fn new(topic: impl Into<String>) -> Self {
-        Self {
-            topic: topic.into(),
-        }
-    }
 }
 
 impl From<&Topic> for TopicRow {
@@ -116,6 +104,7 @@ impl From<Topic> for TopicView {
         let head = TopicRow::from(&topic);
         let kept = topic.effective_retention;
         let quota = topic.effective_backlog_quota;
+        let copies = CopiesView::new(topic.effective_replication, topic.copies);
         let partition: Vec<PartitionView> = topic.partition.into_iter().map(Into::into).collect();
         Self {
             head,
@@ -126,6 +115,7 @@ impl From<Topic> for TopicView {
             backlog_size: shown_size(quota.bytes),
             backlog_age: shown_time(quota.time),
             backlog_policy: policy(&quota).to_owned(),
+            copies,
             partitions_left: topic.partitions_left,
             partition,
         }
@@ -146,14 +136,25 @@ impl TopicView {
         }
     }
 
+    /// "8 partitions, 3 copies, 2 before an acknowledgement".
+    pub(crate) fn made_of(&self) -> String {
+        format!("{}, {}", self.partitions(), self.copies.words())
+    }
+
+    /// How many copies it has.
+    pub(crate) fn copies(&self) -> &CopiesView {
+        &self.copies
+    }
+
     /// How long its records stay, in a sentence.
     pub(crate) fn kept(&self) -> String {
         format!(
-            "{} keeps records by time: {}, by size of each partition: {}; {}",
+            "{} keeps records by time: {}, by size of each partition: {}; {}; new ledgers: {}",
             self.head.topic,
             self.retention,
             self.retention_size,
-            self.quota()
+            self.quota(),
+            self.copies.words()
         )
     }
 
@@ -180,7 +181,7 @@ impl TopicView {
             "{}  {}{left}  {}  retention {}, size {}  {}  id {}",
             self.head.topic,
             self.head.state,
-            self.partitions(),
+            self.made_of(),
             self.retention,
             self.retention_size,
             self.quota(),
@@ -301,6 +302,26 @@ impl View for TopicView {
             "of one that keeps more: hold, reject (producers) or evict; off: there is no limit",
         ),
         Field::integer(
+            "ensemble",
+            "bookies of a new ledger, over which its records are spread",
+        ),
+        Field::integer("write_quorum", "copies of each new record"),
+        Field::integer(
+            "ack_quorum",
+            "copies that are durable before a record is acknowledged",
+        ),
+        Field::integer("ledgers", "that were looked at; null: not told").or_null(),
+        Field::integer(
+            "ledgers_made_with_fewer_copies",
+            "than new ones get; they keep them",
+        )
+        .or_null(),
+        Field::integer(
+            "ledgers_lacking_copies",
+            "closed ones with copies on bookies that are gone, or that were never made",
+        )
+        .or_null(),
+        Field::integer(
             "partitions_left",
             "while it is being deleted: partitions whose data are not gone yet",
         )
@@ -385,18 +406,6 @@ impl View for TopicView {
     }
 }
 
-impl View for NameView {
-    const FIELDS: &'static [Field] = &[Field::text("topic", "as it was named")];
-
-    fn name(&self) -> String {
-        self.topic.clone()
-    }
-
-    fn text(rows: &[Self], _wide: bool) -> String {
-        rows.iter().map(|row| format!("{}\n", row.topic)).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -431,6 +440,7 @@ mod tests {
             backlog_size: "off".to_owned(),
             backlog_age: "off".to_owned(),
             backlog_policy: "off".to_owned(),
+            copies: CopiesView::new(hulse_sdk::Replication::factor(1), None),
             partitions_left: None,
             partition: vec![partition],
         };

@@ -1,16 +1,20 @@
-//! AlterConfigs and IncrementalAlterConfigs: of topics, how long records stay. All else can be named only with the value that holds.
+//! AlterConfigs and IncrementalAlterConfigs: of topics, how long records stay, and how many copies are waited for. All else can be named
+//! only with the value that holds.
 
 use std::sync::Arc;
 
+use hulse_proto::error::{Fault, Reason};
 use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse as Altered;
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse as Changed;
 use kafka_protocol::messages::{
     AlterConfigsRequest, AlterConfigsResponse, IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 };
-use serving_broker::{Action, Resource, RetentionPolicy, Topic};
+use serving_broker::{Action, Resource, RetentionPolicy, Topic, TopicRules};
 
 use super::configs::{self, TOPIC};
+use super::copies;
+use super::retained::{Retained, retained};
 use super::stage::Outcome;
 use super::topics::{Refused, refused};
 use crate::error_code;
@@ -129,41 +133,75 @@ async fn alter(
     let topic = front.topics().resolve(&name, false).await;
     let topic = topic.map_err(|fault| refused(link, fault))?;
     let changes = changes(link, &topic, configs)?;
+    let cell = front.cell_quorums();
+    let change = |now: TopicRules| {
+        Ok(TopicRules {
+            retention: changes.retention(now.retention, manner.whole),
+            quorums: match (changes.waited_for, manner.whole) {
+                (None, false) => now.quorums,
+                (waited_for, _) => copies::altered((now.quorums, cell), waited_for.flatten())?,
+            },
+            ..now
+        })
+    };
+    let would_be = change(topic.rules());
     if manner.validate_only {
-        return Ok(());
+        return would_be.map(drop).map_err(|fault| not_changed(link, fault));
     }
-    let whole = manner.whole;
-    let change = |now: RetentionPolicy| {
+    let changed = front.topics().set_rules(&name, change).await;
+    let changed = changed.map_err(|fault| not_changed(link, fault))?;
+    front.topic_changed(&changed);
+    Ok(())
+}
+
+/// Copies that cannot be are a wrong config here.
+fn not_changed(link: &Link, fault: Fault) -> Refused {
+    let reason = fault.reason;
+    let (code, why) = refused(link, fault);
+    match reason {
+        Reason::InvalidReplication => (error_code::INVALID_CONFIG, why),
+        _ => (code, why),
+    }
+}
+
+/// What is to be changed.
+#[derive(Default)]
+struct Changes {
+    retained: Vec<Retained>,
+    /// How many copies are waited for; inner `None`: what holds by itself.
+    waited_for: Option<Option<u32>>,
+}
+
+impl Changes {
+    fn retention(&self, now: RetentionPolicy, whole: bool) -> RetentionPolicy {
         let mut policy = if whole {
             RetentionPolicy::default()
         } else {
             now
         };
-        for change in &changes {
+        for change in &self.retained {
             change.apply(&mut policy);
         }
         policy
-    };
-    let changed = front.topics().set_retention(&name, change).await;
-    changed.map(drop).map_err(|fault| refused(link, fault))
+    }
 }
 
-/// What a change says of retention. A config that cannot be changed may be named with the value that it has.
+/// What a change says. A config that cannot be changed may be named with the value that it has.
 ///
 /// # Errors
 /// INVALID_CONFIG with what could be said instead.
-fn changes(
-    link: &Link,
-    topic: &Topic,
-    configs: Vec<Wanted>,
-) -> Result<Vec<configs::Retained>, Refused> {
-    let mut changes = Vec::new();
+fn changes(link: &Link, topic: &Topic, configs: Vec<Wanted>) -> Result<Changes, Refused> {
+    let mut changes = Changes::default();
     for Wanted { name, value } in configs {
-        if let Some(change) = configs::retained(&name, value.as_deref())? {
-            changes.push(change);
+        if let Some(change) = retained(&name, value.as_deref())? {
+            changes.retained.push(change);
             continue;
         }
-        let holds = configs::of_topic(link, topic.log_append_time, topic.retention);
+        if let Some(copies) = copies::min_insync(&name, value.as_deref())? {
+            changes.waited_for = Some(copies);
+            continue;
+        }
+        let holds = configs::of_topic(link, topic.into());
         configs::check_fixed(&holds, &name, value.as_deref())?;
     }
     Ok(changes)

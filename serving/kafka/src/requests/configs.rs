@@ -1,9 +1,9 @@
-//! DescribeConfigs, and what a new topic may be told. Only what is true is told; of a topic only how long records stay can be changed
-//! (`alter`).
+//! DescribeConfigs, and what a new topic may be told. Only what is true is told; of a topic only how long records stay, and how many
+//! copies are waited for, can be changed (`alter`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use hulse_proto::ledger::Quorums;
 use hulse_proto::limits::BATCH_BYTES_MAX;
 use kafka_protocol::messages::create_topics_request::CreatableTopicConfig;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -12,8 +12,12 @@ use kafka_protocol::messages::describe_configs_response::{
 };
 use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use kafka_protocol::protocol::StrBytes;
-use serving_broker::{Action, BrokerConfig, Limits, NewTopic, Resource, RetentionPolicy, Setting};
+use serving_broker::{
+    Action, BrokerConfig, Limits, NewTopic, Resource, RetentionPolicy, Setting, Topic,
+};
 
+use super::copies;
+use super::retained::{RETENTION_BYTES, RETENTION_MS, UNLIMITED, retained};
 use super::rows::{Rows, once};
 use super::stage::Outcome;
 use super::topics::{Refused, refused};
@@ -40,10 +44,6 @@ const KINDS_FROM: i16 = 3;
 const TIMESTAMP_TYPE: &str = "message.timestamp.type";
 const LOG_APPEND_TIME: &str = "LogAppendTime";
 const CREATE_TIME: &str = "CreateTime";
-const RETENTION_MS: &str = "retention.ms";
-const RETENTION_BYTES: &str = "retention.bytes";
-/// Of both: without limit.
-const UNLIMITED: i64 = -1;
 
 /// One value.
 pub(super) struct Config {
@@ -64,44 +64,6 @@ fn default(name: &'static str, value: impl ToString, kind: i8, doc: &'static str
         kind,
         doc,
     }
-}
-
-/// A change of how long records stay.
-pub(super) enum Retained {
-    Time(Setting<Duration>),
-    Bytes(Setting<u64>),
-}
-
-impl Retained {
-    pub(super) fn apply(&self, policy: &mut RetentionPolicy) {
-        match self {
-            Self::Time(time) => policy.time = *time,
-            Self::Bytes(bytes) => policy.bytes = *bytes,
-        }
-    }
-}
-
-/// What a config says of how long records stay; no value: what the cluster says. `None`: it is another config.
-///
-/// # Errors
-/// INVALID_CONFIG: not a number that may be said.
-pub(super) fn retained(name: &str, value: Option<&str>) -> Result<Option<Retained>, Refused> {
-    if !matches!(name, RETENTION_MS | RETENTION_BYTES) {
-        return Ok(None);
-    }
-    let wrong = |value: &str| {
-        let why = format!("{name} is a whole number, or {UNLIMITED} for no limit, not {value:?}");
-        (error_code::INVALID_CONFIG, why)
-    };
-    let number = value
-        .map(|value| value.parse::<i64>().map_err(|_| wrong(value)))
-        .transpose()?;
-    let refused = || wrong(value.unwrap_or_default());
-    let change = match name {
-        RETENTION_MS => Setting::from_wire_ms(number).map(Retained::Time),
-        _ => Setting::<u64>::from_wire(number).map(Retained::Bytes),
-    };
-    change.map(Some).ok_or_else(refused)
 }
 
 /// How long records stay: what holds, and who says it.
@@ -161,8 +123,56 @@ pub(super) fn check_fixed(
     Err((error_code::INVALID_CONFIG, why))
 }
 
+/// What a topic says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Said {
+    pub(super) log_append_time: bool,
+    pub(super) retention: RetentionPolicy,
+    pub(super) quorums: Option<Quorums>,
+}
+
+impl From<&Topic> for Said {
+    fn from(topic: &Topic) -> Self {
+        Self {
+            log_append_time: topic.log_append_time,
+            retention: topic.retention,
+            quorums: topic.quorums,
+        }
+    }
+}
+
+impl From<NewTopic> for Said {
+    fn from(new: NewTopic) -> Self {
+        Self {
+            log_append_time: new.log_append_time,
+            retention: new.retention,
+            quorums: new.quorums,
+        }
+    }
+}
+
+/// How many copies are waited for.
+fn waited_for(link: &Link, quorums: Option<Quorums>) -> Config {
+    let cell = link.front().cell_quorums();
+    Config {
+        read_only: false,
+        source: if quorums.is_some() { OF_TOPIC } else { DEFAULT },
+        ..default(
+            copies::MIN_INSYNC,
+            quorums.unwrap_or(cell).ack,
+            INT,
+            "copies that are durable before a record is acknowledged, whatever acks a producer asks for",
+        )
+    }
+}
+
 /// What holds for a topic.
-pub(super) fn of_topic(link: &Link, log_append_time: bool, policy: RetentionPolicy) -> Vec<Config> {
+pub(super) fn of_topic(link: &Link, said: Said) -> Vec<Config> {
+    let Said {
+        log_append_time,
+        retention: policy,
+        quorums,
+    } = said;
     let [retained_bytes, retained_time] = retention(link.front().config(), policy);
     let max = link.front().config().max_batch_bytes;
     let time = Config {
@@ -207,12 +217,7 @@ pub(super) fn of_topic(link: &Link, log_append_time: bool, policy: RetentionPoli
             "record batches of magic 2",
         ),
         time,
-        default(
-            "min.insync.replicas",
-            1,
-            INT,
-            "acknowledged is what an ack quorum of bookies holds",
-        ),
+        waited_for(link, quorums),
         default("preallocate", false, BOOLEAN, "storage sees to it"),
         retained_bytes,
         retained_time,
@@ -243,9 +248,9 @@ fn of_broker(link: &Link) -> Vec<Config> {
         ),
         default(
             "default.replication.factor",
-            1,
+            link.front().cell_quorums().write,
             INT,
-            "copies are storage's affair",
+            "copies of each record, on as many bookies",
         ),
         Config {
             name: "log.retention.bytes",
@@ -290,20 +295,27 @@ fn of_broker(link: &Link) -> Vec<Config> {
     ]
 }
 
-/// A new topic of these configs. Configs that name what holds anyway are taken.
+/// A new topic of these configs, and how many copies are to be waited for. Configs that name what holds anyway are taken.
 ///
 /// # Errors
 /// INVALID_CONFIG with what could be said instead.
 pub(super) fn of_new_topic(
     link: &Link,
     wanted: &[CreatableTopicConfig],
-) -> Result<NewTopic, Refused> {
+) -> Result<(NewTopic, Option<u32>), Refused> {
     let mut new = NewTopic::default();
+    let mut waited_for = None;
     for config in wanted {
         let name = config.name.as_str();
         let value = config.value.as_ref().map_or("", |value| value.as_str());
         if let Some(change) = retained(name, config.value.as_ref().map(|value| value.as_str()))? {
             change.apply(&mut new.retention);
+            continue;
+        }
+        if let Some(copies) =
+            copies::min_insync(name, config.value.as_ref().map(|value| value.as_str()))?
+        {
+            waited_for = copies;
             continue;
         }
         match (name, value) {
@@ -314,20 +326,17 @@ pub(super) fn of_new_topic(
                 return Err((error_code::INVALID_CONFIG, why));
             }
             _ => {
-                let holds = of_topic(link, false, RetentionPolicy::default());
+                let holds = of_topic(link, Said::default());
                 check_fixed(&holds, name, Some(value))?;
             }
         }
     }
-    Ok(new)
+    Ok((new, waited_for))
 }
 
 /// A thing that has configuration.
 enum Thing {
-    Topic {
-        log_append_time: bool,
-        retention: RetentionPolicy,
-    },
+    Topic(Said),
     Broker,
 }
 
@@ -380,10 +389,7 @@ async fn configs(
     rows: &mut Rows<'_>,
 ) -> Result<Vec<Config>, Refused> {
     let mut configs = match thing {
-        Thing::Topic {
-            log_append_time,
-            retention,
-        } => of_topic(link, *log_append_time, *retention),
+        Thing::Topic(said) => of_topic(link, *said),
         Thing::Broker => of_broker(link),
     };
     if let Some(keys) = &resource.configuration_keys
@@ -407,10 +413,7 @@ async fn find(link: &Link, resource: &DescribeConfigsResource) -> Result<Thing, 
                 .map_err(|fault| refused(link, fault))?;
             let topic = front.topics().resolve(&name, false).await;
             let topic = topic.map_err(|fault| refused(link, fault))?;
-            Ok(Thing::Topic {
-                log_append_time: topic.log_append_time,
-                retention: topic.retention,
-            })
+            Ok(Thing::Topic(Said::from(&topic)))
         }
         BROKER if name.is_empty() || name == link.served.node_id.to_string() => {
             front

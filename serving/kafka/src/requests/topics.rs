@@ -18,9 +18,9 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 use serving_broker::{Action, NewTopic, Resource, Topic};
 
-use super::configs;
 use super::rows::{Rows, once, twice};
 use super::stage::Outcome;
+use super::{configs, copies};
 use crate::error_code::{self, Code};
 use crate::link::Link;
 use crate::names;
@@ -111,9 +111,17 @@ async fn create_one(
         .allow(Action::Create, Resource::Topic(&name))
         .map_err(|fault| refused(link, fault))?;
     let partitions = partitions(link, wanted)?;
+    let (new, waited_for) = configs::of_new_topic(link, &wanted.configs)?;
+    let factor = match wanted.assignments.first() {
+        Some(assigned) if !assigned.broker_ids.is_empty() => {
+            i16::try_from(assigned.broker_ids.len()).unwrap_or(i16::MAX)
+        }
+        _ => wanted.replication_factor,
+    };
     let new = NewTopic {
         partitions,
-        ..configs::of_new_topic(link, &wanted.configs)?
+        quorums: copies::quorums_of_new(link, factor, waited_for).await?,
+        ..new
     };
     if validate_only {
         return match front.topics().get(&name).await {
@@ -138,8 +146,7 @@ async fn create_one(
     })
 }
 
-/// How many partitions are wanted. Who holds the copies is storage's affair, so any number and any brokers are taken; what is there
-/// is told.
+/// How many partitions are wanted. Who holds the copies is storage's affair: of brokers that are assigned only their number counts.
 fn partitions(link: &Link, wanted: &CreatableTopic) -> Result<u32, Refused> {
     let assigned = &wanted.assignments;
     if !assigned.is_empty() {
@@ -177,11 +184,11 @@ async fn described(
     let result = result
         .with_topic_id(id.unwrap_or_default())
         .with_num_partitions(made.partitions as i32)
-        .with_replication_factor(1);
+        .with_replication_factor(copies::count(link, made.new.quorums));
     if version < DESCRIBED_FROM {
         return result;
     }
-    let configs = configs::of_topic(link, made.new.log_append_time, made.new.retention);
+    let configs = configs::of_topic(link, made.new.into());
     if rows.add(configs.len()).await.is_err() {
         return result
             .with_configs(None)

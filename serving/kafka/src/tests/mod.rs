@@ -3,6 +3,7 @@
 mod about;
 mod brokers;
 mod connection;
+mod copies;
 mod fetching;
 mod offsets;
 mod openings;

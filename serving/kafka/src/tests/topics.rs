@@ -79,7 +79,7 @@ fn wanted(name: &str, partitions: i32) -> CreatableTopic {
     CreatableTopic::default()
         .with_name(topic_name(name))
         .with_num_partitions(partitions)
-        .with_replication_factor(3)
+        .with_replication_factor(1)
 }
 
 #[tokio::test(start_paused = true)]

@@ -77,6 +77,8 @@ pub struct Blocked {
     pub kind: String,
     /// In words.
     pub why: String,
+    /// Since when, ms since 1970 by the planner's clock.
+    pub since_ms: i64,
 }
 
 /// What upkeep found last.
@@ -105,6 +107,10 @@ pub struct Upkeep {
     pub blocked: Vec<Blocked>,
     /// All of it.
     pub blocked_count: u64,
+    /// How long the last pass over all ledgers took.
+    pub pass_took: Duration,
+    /// When it ended, ms since 1970 by the planner's clock.
+    pub passed_at_ms: i64,
 }
 
 /// Bookies, and their upkeep.
@@ -144,6 +150,7 @@ impl Upkeep {
             bookie: blocked.bookie,
             kind: blocked.kind,
             why: blocked.why,
+            since_ms: blocked.since_ms,
         });
         Self {
             planner: wire.planner,
@@ -157,6 +164,8 @@ impl Upkeep {
             bytes_per_second: wire.bytes_per_second,
             blocked: blocked.collect(),
             blocked_count: wire.blocked_count,
+            pass_took: Duration::from_millis(wire.pass_ms),
+            passed_at_ms: wire.passed_at_ms,
         }
     }
 }

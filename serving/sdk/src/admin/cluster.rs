@@ -24,6 +24,10 @@ pub struct Cluster {
     pub answered_by: String,
     /// Its clock, ms since 1970.
     pub now_ms: i64,
+    /// The topic that asks for the largest ensemble, and for how many bookies, if that is more than `quorums` has.
+    pub largest_ensemble: Option<(String, u32)>,
+    /// The topic that asks for the largest ack quorum, likewise.
+    pub largest_ack_quorum: Option<(String, u32)>,
 }
 
 /// A broker that runs.
@@ -63,8 +67,14 @@ impl Admin {
             upkeep: answer.upkeep.map(Upkeep::from_wire),
             answered_by: answer.answered_by,
             now_ms: answer.now_ms,
+            largest_ensemble: answer.largest_ensemble.map(demanding),
+            largest_ack_quorum: answer.largest_ack_quorum.map(demanding),
         })
     }
+}
+
+fn demanding(wire: v1::DemandingTopic) -> (String, u32) {
+    (wire.topic, wire.bookies)
 }
 
 fn broker(wire: v1::BrokerDescription) -> Broker {

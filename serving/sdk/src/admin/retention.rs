@@ -10,6 +10,7 @@ use hulse_proto::wire::v1::{self, trim_point};
 use tonic::transport::Channel;
 
 use super::backlog::{BacklogAction, BacklogQuota};
+use super::copies::Replication;
 use super::handle::Admin;
 use super::types::Topic;
 use crate::error::Error;
@@ -49,6 +50,8 @@ pub struct NewTopic {
     pub retention: Retention,
     /// How much its subscriptions may keep.
     pub backlog_quota: BacklogQuota,
+    /// How many copies its records have; `None`: as the cell says.
+    pub replication: Option<Replication>,
 }
 
 /// What of a topic is changed; `None` stays as it is.
@@ -64,6 +67,8 @@ pub struct TopicChange {
     pub backlog_time: Option<Keep<Duration>>,
     /// What happens to one that keeps more; `Some(None)`: as the cluster says.
     pub backlog_action: Option<Option<BacklogAction>>,
+    /// How many copies records have in ledgers that are made from then on; `Some(None)`: as the cell says.
+    pub replication: Option<Option<Replication>>,
 }
 
 /// What a topic's rules would let go of a partition.
@@ -187,6 +192,7 @@ impl Admin {
             partitions: new.partitions,
             retention: Some(new.retention.to_wire()),
             backlog_quota: Some(new.backlog_quota.to_wire()),
+            replication: new.replication.map(Replication::to_wire),
         };
         let answer = self.change(request, |mut admin, request| async move {
             admin.create_topic(request).await
@@ -195,7 +201,7 @@ impl Admin {
     }
 
     /// Changes how long the records of a topic stay, and how much its subscriptions may keep; brokers go by it within their next
-    /// round of retention, or look at backlogs.
+    /// round of retention, or look at backlogs. Of copies a change holds for ledgers that are made from then on: open ones are rolled.
     ///
     /// # Errors
     /// TOPIC_NOT_FOUND, …; or the outcome is unknown.
@@ -235,6 +241,8 @@ impl Admin {
             backlog_ms: change.backlog_time.map(time_to_wire),
             backlog_action: change.backlog_action.map(BacklogAction::change_to_wire),
             dry_run,
+            replication: change.replication.flatten().map(Replication::to_wire),
+            inherit_replication: change.replication == Some(None),
         };
         let call = |mut admin: AdminClient<Channel>, request| async move {
             admin.update_topic(request).await

@@ -5,6 +5,7 @@ use hulse_proto::id::{LedgerId, Offset, TopicId};
 use hulse_proto::wire::v1;
 
 use super::backlog::{BacklogQuota, KeptBacklog};
+use super::copies::{Replication, TopicCopies};
 use super::damage::DamagedRecords;
 use super::retention::Retention;
 use crate::error::Error;
@@ -33,6 +34,12 @@ pub struct Topic {
     pub backlog_quota: BacklogQuota,
     /// The same with what the cluster says where the topic says nothing.
     pub effective_backlog_quota: BacklogQuota,
+    /// How many copies its records have, as it says itself.
+    pub replication: Option<Replication>,
+    /// What its new ledgers get: everything is said.
+    pub effective_replication: Replication,
+    /// How its ledgers are; known where one topic was asked for.
+    pub copies: Option<TopicCopies>,
     /// While the answering broker deletes it: partitions whose data are not gone yet.
     pub partitions_left: Option<u32>,
 }
@@ -105,6 +112,11 @@ impl Topic {
             effective_retention: Retention::from_wire(wire.effective_retention),
             backlog_quota: BacklogQuota::from_wire(wire.backlog_quota),
             effective_backlog_quota: BacklogQuota::from_wire(wire.effective_backlog_quota),
+            replication: wire.replication.map(Replication::from_wire),
+            effective_replication: Replication::from_wire(
+                wire.effective_replication.unwrap_or_default(),
+            ),
+            copies: wire.copies.map(TopicCopies::from_wire),
             partitions_left: wire.partitions_left,
             partition: wire
                 .partition

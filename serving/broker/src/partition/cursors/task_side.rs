@@ -346,7 +346,9 @@ impl Task {
     }
 
     /// The writer of the state chain is home.
-    pub(crate) fn state_writer_returned(&mut self, writer: StateWriter) {
+    pub(crate) fn state_writer_returned(&mut self, mut writer: StateWriter) {
+        // The topic may have been changed while it was away.
+        writer.client = self.client.clone();
         self.state_writer = Some(writer);
         self.cursors.touched = true;
     }

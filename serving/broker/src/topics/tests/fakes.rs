@@ -13,7 +13,7 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{PartitionId, TopicName};
 use hulse_proto::time::{TimestampMs, WallClock};
 
-use crate::topics::{PartitionRemover, Topics, TopicsConfig};
+use crate::topics::{PartitionRemover, Topic, Topics, TopicsConfig};
 
 pub(super) struct Wall;
 
@@ -66,6 +66,8 @@ impl PartitionRemover for Remover {
             self.closed.lock().unwrap().push(partition);
         })
     }
+
+    fn changed(&self, _topic: &Topic) {}
 
     fn remove(&self, partition: PartitionId) -> BoxFuture<'_, Result<(), Fault>> {
         Box::pin(async move {
