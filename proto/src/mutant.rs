@@ -47,6 +47,10 @@ pub enum Mutant {
     TruncateAtFirstBadGroup,
     /// G1: a ledger that is closed counts as one that is being deleted.
     ClosedIsDead,
+    /// G1: a ledger that a listing does not show as this member's counts as gone; its own key is not read.
+    ListingIsProof,
+    /// X4, G6: a bookie drops what was nobody's when it asked, although a repair brought it a copy since.
+    StrayDespiteCopy,
     /// G8: a compaction leaves a live entry behind, and its sources go all the same.
     CompactionForgets,
     /// X4, G6: a bookie drops what metadata's fragments do not assign to it, although a repair's intent names it.
@@ -60,6 +64,8 @@ pub enum Mutant {
     RepairOpenTail,
     /// X6: the swap writes what was read at the start, whatever others did since.
     SwapBlindly,
+    /// X4: a deletion does not tell those to whom repair is copying.
+    DeletionForgetsTargets,
     // The owner of a partition.
     /// A snapshot holds what was appended, not what is confirmed.
     SnapshotOfUnconfirmed,

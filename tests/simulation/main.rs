@@ -1,11 +1,12 @@
 //! The simulation: one seed is one run of storage nodes, ledger clients and brokers, with everything going wrong that may.
 //!
-//! Each suite runs 1,000 seeds (30,000 with `HULSE_LONG=1`) and every seed of `seeds.txt`, where seeds are kept that ever failed.
-//! A failure prints the command that replays it. `ledger` is the ledger protocol alone, `partition` two brokers over it,
-//! `lost_tails` a storage node that forgets,
+//! Each suite runs its seeds, mostly 1,000 (thirty times as many with `HULSE_LONG=1`), and every seed of `seeds.txt`, where seeds are
+//! kept that ever failed. A failure prints the command that replays it. `ledger` is the ledger protocol alone, `partition` two brokers
+//! over it, `cluster` a whole cell with upkeep and owners, `lost_tails` a storage node that forgets,
 //! `traces`, `scenarios`, `full_disk` and `rolls` are histories worth keeping, `mutants` shows that the oracles see what they
 //! should, and `repeat` that a seed decides everything.
 
+mod cluster;
 mod full_disk;
 mod invariants;
 mod ledger;
@@ -23,6 +24,7 @@ const SEEDS: &str = include_str!("seeds.txt");
 /// The suite of the ledger protocol.
 const LEDGER: Suite = Suite {
     name: "no_confirmed_entry_is_lost",
+    seeds: 1_000,
     kept: SEEDS,
     run: ledger::run,
 };
@@ -34,43 +36,72 @@ const LEDGER_POINTS: [u32; 19] = [
 
 #[test]
 fn no_confirmed_entry_is_lost() {
-    LEDGER.run(&LEDGER_POINTS.map(tests_harness::CrashPoint));
+    LEDGER.run(&LEDGER_POINTS.map(tests_harness::CrashPoint), &[]);
 }
 
 /// The suite of brokers and their partition.
 const PARTITION: Suite = Suite {
     name: "no_acknowledged_record_is_lost_or_doubled",
+    seeds: 1_000,
     kept: SEEDS,
     run: partition::run,
 };
 
 #[test]
 fn no_acknowledged_record_is_lost_or_doubled() {
-    PARTITION.run(&[]);
+    PARTITION.run(&[], &[]);
 }
 
 /// The suite of consumers, over the one of brokers and their partition.
 const CONSUMERS: Suite = Suite {
     name: "no_acked_record_comes_again_and_no_other_is_passed_over",
+    seeds: 1_000,
     kept: SEEDS,
     run: partition::run_consumed,
 };
 
 #[test]
 fn no_acked_record_comes_again_and_no_other_is_passed_over() {
-    CONSUMERS.run(&[]);
+    CONSUMERS.run(&[], &[]);
+}
+
+/// The suite of a whole cell: brokers that move their partition, upkeep, and a bookie that is drained.
+const CLUSTER: Suite = Suite {
+    name: "nothing_is_lost_while_bookies_are_drained_and_partitions_move",
+    seeds: 300,
+    kept: SEEDS,
+    run: cluster::run,
+};
+
+/// What the seeds of that suite are for.
+const CLUSTER_COUNTS: [&str; 9] = [
+    "bookies drained and retired",
+    "copies let go of that others hold",
+    "deletions that began while repair copied",
+    "hand-overs given up half-way",
+    "hand-overs that were refused or not answered",
+    "listings that lacked rows",
+    "partitions handed over as planned",
+    "recoveries that began while repair copied",
+    "recoveries that ended while repair copied",
+];
+
+#[test]
+fn nothing_is_lost_while_bookies_are_drained_and_partitions_move() {
+    CLUSTER.run(&[tests_harness::CrashPoint(24)], &CLUSTER_COUNTS);
 }
 
 /// The suite of a log whose end is lost below its start.
 const LOST_TAILS: Suite = Suite {
     name: "records_stored_after_a_lost_tail_are_read",
+    seeds: 1_000,
     kept: SEEDS,
     run: lost_tails::run,
 };
 
 #[test]
 fn records_stored_after_a_lost_tail_are_read() {
-    LOST_TAILS.run(&[]);
+    LOST_TAILS.run(&[], &[]);
 }
 
 #[test]
@@ -78,4 +109,5 @@ fn same_seed_gives_the_same_trace() {
     LEDGER.repeats(20);
     PARTITION.repeats(20);
     CONSUMERS.repeats(20);
+    CLUSTER.repeats(10);
 }

@@ -63,6 +63,7 @@ const ONLY: &[(&str, &[&str])] = &[
             "bookie-transport",
         ],
     ),
+    ("turmoil", &["bookie-transport"]),
     ("tonic-reflection", &["serving-broker"]),
     ("tonic-health", &["serving-broker"]),
     ("kafka-protocol", &["serving-kafka"]),

@@ -9,6 +9,7 @@ use futures::future::join_all;
 use hulse_proto::bookie::{Address, BookieError};
 use hulse_proto::id::LedgerId;
 use hulse_proto::ledger::{LedgerMetadata, LedgerState, Member, ledger_key};
+use hulse_proto::mutant::Mutant;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{DeleteError, GuardFailed, MemberAnswer, MemberAnswers};
@@ -164,11 +165,13 @@ async fn bury(
     metadata: &LedgerMetadata,
     deadline: Instant,
 ) -> Result<(), DeleteError> {
+    let careless = inner.config.mutation.is(Mutant::DeletionForgetsTargets);
+    let intents = metadata.intents.iter().filter(|_| !careless);
     let mut left: BTreeSet<_> = metadata
         .fragments
         .iter()
         .flat_map(|fragment| &fragment.ensemble)
-        .chain(metadata.intents.iter().map(|intent| &intent.new))
+        .chain(intents.map(|intent| &intent.new))
         .map(|member| (member.bookie.clone(), member.incarnation))
         .collect();
     loop {

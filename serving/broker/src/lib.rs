@@ -24,6 +24,7 @@ mod complaints;
 mod config;
 mod drain_order;
 mod epochs;
+mod giving;
 mod http;
 mod keys;
 mod ledger_views;

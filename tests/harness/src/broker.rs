@@ -1,4 +1,7 @@
-//! Two brokers over one cell, and who is believed to own the partition. The real partitions, without their listener.
+//! Brokers over one cell, and who is believed to own the partition. The real partitions, without their listener.
+//!
+//! Mostly two, each of which takes the partition whenever a client turns to it. In a cluster *among* brokers they follow metadata and
+//! know whose it is (ARCHITECTURE D9); clients are sent on by those whose it is not.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -9,8 +12,11 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{NodeName, Offset, OwnerEpoch, PartitionId, TopicId};
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
-use serving_broker::{BrokerConfig, Lease, PartitionHandle, Partitions, PartitionsConfig};
+use serving_broker::{
+    BrokerConfig, Lease, PartitionHandle, Partitions, PartitionsConfig, testing,
+};
 use tokio::time::{Instant, sleep, timeout};
+use uuid::Uuid;
 
 use crate::chaos::Victims;
 use crate::process::Process;
@@ -21,6 +27,10 @@ use crate::world::World;
 
 /// How long anyone waits for a broker to open a partition.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(4);
+/// Times that a client is sent on.
+const HOPS_MAX: u32 = 3;
+/// Between two looks whether a broker knows the others.
+const KNOWN_SOON: Duration = Duration::from_millis(20);
 
 /// One boot of a broker.
 pub struct SimBroker {
@@ -28,6 +38,10 @@ pub struct SimBroker {
     pub process: Process,
     /// What it serves.
     pub partitions: Partitions,
+    /// This start of it.
+    pub boot: Uuid,
+    /// It does not know yet whose partitions are.
+    looking: AtomicBool,
 }
 
 /// By boot of a broker: how many entries a take-over may have to replay before the owner takes a snapshot.
@@ -71,13 +85,43 @@ impl SimBroker {
             let _ = heart.heard(sweeper.sweep_deleting()).await;
         });
         Arc::new(Self {
+            boot: world.seeds.id(process.name()),
             process,
             partitions,
+            looking: AtomicBool::new(false),
         })
+    }
+
+    /// As [`SimBroker::start`], of one that follows who owns what.
+    pub fn start_among(world: &World, name: &str, boot: u32, sizes: BrokerSizes) -> Arc<Self> {
+        let broker = Self::start(world, name, boot, sizes);
+        broker.looking.store(true, Ordering::Relaxed);
+        testing::follow(&broker.partitions);
+        let following = broker.clone();
+        tokio::spawn(async move {
+            // Asked again and again: whoever waits is woken in a random order.
+            while !testing::knows_owners(&following.partitions) {
+                if following.process.is_dead() {
+                    return;
+                }
+                sleep(KNOWN_SOON).await;
+            }
+            following.looking.store(false, Ordering::Relaxed);
+        });
+        broker
+    }
+
+    /// Its name, in every life.
+    pub fn name(&self) -> &str {
+        let name = self.process.name();
+        name.split_once('.').map_or(name, |(name, _)| name)
     }
 
     /// Asks it to open the partition; `None`: no answer.
     pub async fn open(&self, partition: PartitionId) -> Option<Result<PartitionHandle, Fault>> {
+        if self.looking.load(Ordering::Relaxed) {
+            return None;
+        }
         let open = self.process.heard(self.partitions.open(partition));
         timeout(OPEN_TIMEOUT, open).await.ok().flatten()
     }
@@ -86,7 +130,7 @@ impl SimBroker {
 /// First and highest high watermark seen of each epoch.
 type Waters = BTreeMap<OwnerEpoch, (Offset, Offset)>;
 
-/// Two brokers, one partition.
+/// Some brokers, one partition.
 pub struct Cluster {
     /// The world.
     pub world: Arc<World>,
@@ -95,13 +139,15 @@ pub struct Cluster {
     /// What clients sent, heard and saw.
     pub truth: Mutex<Truth>,
     sizes: BrokerSizes,
+    /// Its brokers know whose it is.
+    among: bool,
     brokers: Mutex<Vec<Arc<SimBroker>>>,
     boots: AtomicU32,
     preferred: AtomicUsize,
     waters: Mutex<Waters>,
     trims: Mutex<TrimBook>,
     /// Who opened the partition last, of each place.
-    owners: Mutex<[Option<(Process, PartitionHandle)>; 2]>,
+    owners: Mutex<BTreeMap<usize, (Process, PartitionHandle)>>,
     /// The topic is marked as deleted: nobody opens it any more.
     deleting: AtomicBool,
     /// Its deletion is complete: nobody may be told that something was stored.
@@ -110,21 +156,49 @@ pub struct Cluster {
     untold: AtomicBool,
 }
 
+fn start_broker(
+    world: &World,
+    place: usize,
+    boot: u32,
+    (sizes, among): (BrokerSizes, bool),
+) -> Arc<SimBroker> {
+    let name = format!("b{place}");
+    match among {
+        true => SimBroker::start_among(world, &name, boot, sizes),
+        false => SimBroker::start(world, &name, boot, sizes),
+    }
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Cluster {
-    /// Both brokers, just started.
+    /// Two brokers, just started, each of which takes what it is asked for.
     pub fn start(world: &Arc<World>, sizes: BrokerSizes) -> Arc<Self> {
+        Self::start_with(world, sizes, (2, false))
+    }
+
+    /// So many brokers, just started, that know of each other once their keys are kept ([`crate::lives`]).
+    pub fn among(world: &Arc<World>, sizes: BrokerSizes, brokers: usize) -> Arc<Self> {
+        Self::start_with(world, sizes, (brokers, true))
+    }
+
+    fn start_with(
+        world: &Arc<World>,
+        sizes: BrokerSizes,
+        (brokers, among): (usize, bool),
+    ) -> Arc<Self> {
         let topic = TopicId(world.seeds.id("topic"));
-        let brokers = ["b0", "b1"].map(|name| SimBroker::start(world, name, 0, sizes));
+        let start = |place: usize| start_broker(world, place, 0, (sizes, among));
+        let brokers = (0..brokers).map(start).collect();
         Arc::new(Self {
             world: world.clone(),
             partition: PartitionId { topic, index: 0 },
             truth: Mutex::default(),
             sizes,
-            brokers: Mutex::new(brokers.into()),
+            among,
+            brokers: Mutex::new(brokers),
             boots: AtomicU32::new(1),
             preferred: AtomicUsize::new(0),
             waters: Mutex::default(),
@@ -148,7 +222,22 @@ impl Cluster {
 
     /// A broker, by its place.
     pub fn broker(&self, place: usize) -> Arc<SimBroker> {
-        locked(&self.brokers)[place % 2].clone()
+        let brokers = locked(&self.brokers);
+        brokers[place % brokers.len()].clone()
+    }
+
+    /// All of them, by their places.
+    pub fn brokers(&self) -> Vec<Arc<SimBroker>> {
+        locked(&self.brokers).clone()
+    }
+
+    fn size(&self) -> usize {
+        locked(&self.brokers).len()
+    }
+
+    /// Where clients find a broker of this name.
+    pub fn endpoint(name: &str) -> String {
+        format!("{name}:1")
     }
 
     /// Clients turn to this broker from now on.
@@ -164,8 +253,9 @@ impl Cluster {
     /// A new process in the place of a broker; the old one is killed.
     pub fn replace(&self, place: usize) -> Arc<SimBroker> {
         let boot = self.boots.fetch_add(1, Ordering::Relaxed);
-        let fresh = SimBroker::start(&self.world, &format!("b{}", place % 2), boot, self.sizes);
-        let old = std::mem::replace(&mut locked(&self.brokers)[place % 2], fresh.clone());
+        let place = place % self.size();
+        let fresh = start_broker(&self.world, place, boot, (self.sizes, self.among));
+        let old = std::mem::replace(&mut locked(&self.brokers)[place], fresh.clone());
         old.process.kill();
         fresh
     }
@@ -191,46 +281,56 @@ impl Cluster {
         if self.is_deleting() {
             return None;
         }
-        let place = self.preferred.load(Ordering::Relaxed) + usize::from(stale);
-        let broker = self.broker(place);
-        match broker.open(self.partition).await? {
-            Ok(handle) => {
-                self.see(&handle);
-                self.owned(place % 2, &broker, &handle);
-                Some((broker, handle))
-            }
-            Err(fault) => {
-                trace!(
-                    self.world.trace,
-                    "{} does not open: {fault}",
-                    broker.process.name()
-                );
-                let hard = matches!(fault.reason, Reason::DataDamaged | Reason::Internal);
-                self.world
-                    .violations
-                    .check(!hard, || format!("opening failed hard: {fault}"));
-                None
-            }
+        let mut place = self.preferred.load(Ordering::Relaxed) + usize::from(stale);
+        for _ in 0..=HOPS_MAX {
+            let broker = self.broker(place);
+            let fault = match broker.open(self.partition).await? {
+                Ok(handle) => {
+                    self.see(&handle);
+                    self.owned(place % self.size(), &broker, &handle);
+                    return Some((broker, handle));
+                }
+                Err(fault) => fault,
+            };
+            trace!(
+                self.world.trace,
+                "{} does not open: {fault}",
+                broker.process.name()
+            );
+            let hard = matches!(fault.reason, Reason::DataDamaged | Reason::Internal);
+            self.world
+                .violations
+                .check(!hard, || format!("opening failed hard: {fault}"));
+            place = self.sent_to(&fault)?;
         }
+        None
+    }
+
+    /// The place to which a broker sends a client.
+    fn sent_to(&self, fault: &Fault) -> Option<usize> {
+        let endpoint = fault.details.get("endpoint")?;
+        let mut brokers = self.brokers().into_iter();
+        brokers.position(|broker| Self::endpoint(broker.name()) == *endpoint)
     }
 
     /// Counts take-overs whose old owner lives and does not know of it yet: what these runs are for.
     fn owned(&self, place: usize, broker: &SimBroker, handle: &PartitionHandle) {
         let mut owners = locked(&self.owners);
-        let known = owners[place].as_ref();
+        let known = owners.get(&place);
         if known.is_some_and(|(_, known)| known.leader_epoch() == handle.leader_epoch()) {
             return;
         }
-        if let Some((other, old)) = &owners[1 - place]
-            && !other.is_dead()
-            && old.ended().is_none()
-            && old.leader_epoch() < handle.leader_epoch()
-        {
+        let others = owners.iter().filter(|(other, _)| **other != place);
+        let lives_on = |(_, (other, old)): &(&usize, &(Process, PartitionHandle))| {
+            let older = old.leader_epoch() < handle.leader_epoch();
+            !other.is_dead() && old.ended().is_none() && older
+        };
+        if others.filter(lives_on).count() > 0 {
             self.world
                 .counts
                 .add("owners that lived on beside their successor");
         }
-        owners[place] = Some((broker.process.clone(), handle.clone()));
+        owners.insert(place, (broker.process.clone(), handle.clone()));
     }
 
     /// Notes where the log begins and ends: within one epoch neither goes back.
@@ -271,16 +371,16 @@ impl Cluster {
         let moves = rng.random_range(0..25);
         while Instant::now() < end {
             sleep(Duration::from_millis(rng.random_range(20..400))).await;
-            for place in 0..2 {
+            for place in 0..self.size() {
                 if self.broker(place).process.is_dead() && rng.random_bool(0.5) {
                     locked(&victims).push(self.replace(place).process.clone());
                 }
             }
             if rng.random_range(0..100) < moves {
-                self.prefer(rng.random_range(0..2));
+                self.prefer(rng.random_range(0..self.size()));
             }
             if rng.random_range(0..100) < 3 {
-                let broker = self.broker(rng.random_range(0..2));
+                let broker = self.broker(rng.random_range(0..self.size()));
                 trace!(
                     self.world.trace,
                     "{} is told to stop",
@@ -299,7 +399,7 @@ impl Cluster {
     /// Replaces whatever dies from now on, as a supervisor does, until it is dropped.
     pub async fn keep_alive(self: Arc<Self>) {
         loop {
-            for place in 0..2 {
+            for place in 0..self.size() {
                 let broker = self.broker(place);
                 broker.process.resume();
                 if broker.process.is_dead() {
@@ -328,7 +428,7 @@ impl Cluster {
                     .is_ok_and(|heard| heard.is_some())
             }
         };
-        let heard = futures::future::join_all([told(0), told(1)]).await;
+        let heard = futures::future::join_all((0..self.size()).map(told)).await;
         self.untold.store(heard.contains(&false), Ordering::Relaxed);
         let mut tries = 0;
         loop {

@@ -157,7 +157,11 @@ impl CursorTruth {
         // Where a move led is kept from retention; the first place may lie above offset 0 from the beginning.
         let gone = match era.base {
             Some(_) => place.log_start.min(place.requested),
-            // A move without an answer may have led behind a trim that was decided and never came about: the mover would have been told.
+            // A move without an answer may have led behind a trim that was decided and never came about. The server puts the mover above
+            // and not below, for what is decided may be done already, unknown to the owner, whose transaction had no answer: a place
+            // below would promise records, to a subscription that holds even their keeping, that are gone. Waiting for the trim would
+            // have moves wait for metadata, which they never do (ARCHITECTURE D6). Passed over is only what somebody who may let records
+            // go had let go; a mover that is answered is told so, and one that is not has to look.
             None if place.state_epoch > 0 => place.log_start.max(place.requested),
             None => place.log_start,
         };

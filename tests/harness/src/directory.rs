@@ -11,19 +11,27 @@ use hulse_proto::id::NodeName;
 use hulse_proto::ledger::Member;
 
 use crate::bookie::{ClientSide, Endpoint, SimBookie};
+use crate::metadata::ObservedStore;
 
 /// The bookies of a world, for one client process.
 pub struct SimDirectory {
     client: ClientSide,
     bookies: Vec<Arc<SimBookie>>,
     endpoints: Mutex<BTreeMap<NodeName, Arc<Endpoint>>>,
+    store: Arc<ObservedStore>,
     starved: Arc<AtomicBool>,
 }
 
 impl SimDirectory {
-    /// All of them. While `starved` is set, none is offered for new ledgers.
-    pub fn new(client: ClientSide, bookies: Vec<Arc<SimBookie>>, starved: Arc<AtomicBool>) -> Self {
+    /// All of them; those that leave, as metadata say, are not offered for new ledgers, and none is while `starved` is set.
+    pub fn new(
+        client: ClientSide,
+        bookies: Vec<Arc<SimBookie>>,
+        store: Arc<ObservedStore>,
+        starved: Arc<AtomicBool>,
+    ) -> Self {
         Self {
+            store,
             client,
             bookies,
             endpoints: Mutex::default(),
@@ -55,7 +63,7 @@ impl BookieDirectory for SimDirectory {
         let candidates = self
             .bookies
             .iter()
-            .filter(|_| !starved)
+            .filter(|bookie| !starved && !self.store.is_leaving(bookie.name()))
             .filter_map(|bookie| {
                 Some(Candidate {
                     member: bookie.member()?,

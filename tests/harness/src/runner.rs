@@ -10,10 +10,8 @@ use crate::crash_point::{CrashPoint, Hits};
 use crate::report::report;
 use crate::tally::{Tally, thread_cpu_ns};
 
-/// Seeds of a usual run.
-const SEEDS: u64 = 1_000;
-/// Seeds of a long one (`HULSE_LONG=1`).
-const LONG_SEEDS: u64 = 30_000;
+/// A long run (`HULSE_LONG=1`) has so many times as many seeds as a usual one.
+const LONG: u64 = 30;
 /// Threads, each with a runtime of its own per seed.
 const THREADS: usize = 2;
 /// Failing seeds that are told before the suite gives up.
@@ -41,6 +39,8 @@ pub struct Run {
 pub struct Suite {
     /// Its name; that of the test, too.
     pub name: &'static str,
+    /// Seeds of a usual run.
+    pub seeds: u64,
     /// The kept seeds, one a line: `suite seed`.
     pub kept: &'static str,
     /// One run; `whole` keeps the whole trace.
@@ -73,18 +73,18 @@ impl Suite {
             (suite == self.name).then(|| seed.trim().parse().ok())?
         });
         let count = match std::env::var_os("HULSE_LONG") {
-            Some(_) => LONG_SEEDS,
-            None => SEEDS,
+            Some(_) => self.seeds * LONG,
+            None => self.seeds,
         };
         let all: BTreeSet<u64> = kept.chain(0..count).collect();
         all.into_iter().collect()
     }
 
-    /// Runs all seeds; `points` must each be hit at least once.
+    /// Runs all seeds; `points` must each be hit, and `counts` be brought about, at least once.
     ///
     /// # Panics
     /// With the command line that replays the first failing seed.
-    pub fn run(&self, points: &[CrashPoint]) {
+    pub fn run(&self, points: &[CrashPoint], counts: &[&'static str]) {
         let seeds = self.seeds();
         let next = AtomicUsize::new(0);
         let tally = Tally::default();
@@ -116,6 +116,8 @@ impl Suite {
                 "{}: crash points never hit: {missed:?}",
                 self.name
             );
+            let missed = tally.never(counts);
+            assert!(missed.is_empty(), "{}: never seen: {missed:?}", self.name);
         }
     }
 

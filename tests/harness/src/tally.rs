@@ -83,6 +83,13 @@ impl Tally {
             .filter(|point| !sum.hits.0.contains_key(point));
         missed.map(|point| point.0).collect()
     }
+
+    /// Which of these were never brought about.
+    pub(crate) fn never(&self, counts: &[&'static str]) -> Vec<&'static str> {
+        let sum = self.sum();
+        let never = counts.iter().filter(|what| !sum.counts.contains_key(*what));
+        never.copied().collect()
+    }
 }
 
 /// Processor time of this thread, ns; 0 where the system does not tell.

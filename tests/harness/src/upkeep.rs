@@ -16,6 +16,7 @@ use rand::{Rng, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
 use tokio::time::{sleep, timeout};
 
+use crate::bookie::SimBookie;
 use crate::process::Process;
 use crate::trace;
 use crate::world::World;
@@ -33,6 +34,8 @@ pub struct Upkeep {
     bookies: Arc<dyn BookieDirectory>,
     hands: Hands,
     rng: ChaCha12Rng,
+    /// It likes to bring copies back to where they just were.
+    goes_back: bool,
 }
 
 /// What one round works at.
@@ -72,7 +75,15 @@ impl Upkeep {
             bookies,
             hands,
             rng,
+            goes_back: false,
         }
+    }
+
+    /// From now on mostly bookies get copies that hold strays of them, which they may be letting go of.
+    #[must_use]
+    pub fn going_back(mut self) -> Self {
+        self.goes_back = true;
+        self
     }
 
     /// Works until its process dies.
@@ -134,8 +145,14 @@ impl Upkeep {
     /// A random bookie in the place of a member.
     fn replacing(&mut self, round: &Round, position: usize) -> Option<RepairTask> {
         let fragment = &round.metadata.fragments[round.place];
-        let members = self.world.bookies.iter().filter_map(|b| b.member());
-        let new = members
+        let (world, ledger) = (&self.world, round.ledger);
+        let goes_back = self.goes_back && self.rng.random_bool(0.8);
+        let stay = |b: &&Arc<SimBookie>| {
+            !world.store.is_leaving(b.name()) && (!goes_back || b.holds(ledger))
+        };
+        let staying = world.bookies.iter().filter(stay);
+        let new = staying
+            .filter_map(|b| b.member())
             .filter(|member| !fragment.ensemble.contains(member))
             .choose(&mut self.rng)?;
         Some(RepairTask {

@@ -20,6 +20,7 @@ use crate::chains::Chains;
 use crate::clock::SimClock;
 use crate::counts::Counts;
 use crate::crash_point::CrashPlan;
+use crate::departed::Departed;
 use crate::directory::SimDirectory;
 use crate::metadata::{ObservedStore, ProcessStore, Role};
 use crate::network::Network;
@@ -102,10 +103,11 @@ impl World {
         let violations = Violations::new(trace.clone());
         let clock = Arc::new(SimClock::start());
         let crashes = CrashPlan::new(seeds.stream("crashes"));
-        let store = Arc::new(ObservedStore::new(trace.clone(), violations.clone()));
+        let counts = Counts::default();
+        let observed = ObservedStore::new(trace.clone(), violations.clone(), counts.clone());
+        let store = Arc::new(observed);
         let faults = FaultyStore::new(store.clone());
         let cell = CellId(seeds.id("cell"));
-        let counts = Counts::default();
         let bookie_setup = BookieSetup {
             cell,
             seeds,
@@ -123,6 +125,8 @@ impl World {
             SimBookie::new(name, bookie_setup.clone())
         });
         let bookies: Vec<_> = bookies.collect();
+        let departed = Departed::new(&bookies, violations.clone(), counts.clone());
+        store.judge_departures(departed);
         store.judge_chains(Chains::new(cell, &bookies, violations.clone()));
         Self {
             network: Network::new(seeds.stream("network")),
@@ -158,6 +162,11 @@ impl World {
     pub fn silence(&self) {
         self.silences.fetch_add(1, Ordering::Relaxed);
         self.faults.silence();
+    }
+
+    /// True while somebody keeps metadata silent.
+    pub fn is_silent(&self) -> bool {
+        self.silences.load(Ordering::Relaxed) > 0
     }
 
     /// Takes one silence back.
@@ -220,7 +229,8 @@ impl World {
     /// Who can be called and placed, for a process.
     pub fn directory(&self, process: &Process) -> SimDirectory {
         let client = self.client_side(process);
-        SimDirectory::new(client, self.bookies.clone(), self.starved.clone())
+        let (bookies, starved) = (self.bookies.clone(), self.starved.clone());
+        SimDirectory::new(client, bookies, self.store.clone(), starved)
     }
 
     fn client_side(&self, process: &Process) -> ClientSide {
@@ -288,7 +298,8 @@ impl World {
             bookie.disk().fail_syncs(0);
             bookie.start().await;
         }
-        while !self.bookies.iter().all(|bookie| bookie.is_up()) {
+        let settled = |bookie: &Arc<SimBookie>| bookie.is_up() || bookie.is_retired();
+        while !self.bookies.iter().all(settled) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

@@ -14,4 +14,4 @@ pub use book::Book;
 pub use judge::judge;
 pub use plan::{finish, run, run_with};
 pub use recoverer::recover_all;
-pub use writer::{append, entry};
+pub use writer::{append, entry, new_ledger};

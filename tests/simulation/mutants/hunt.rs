@@ -3,52 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bookie_client::{LedgerWriter, NewLedger};
-use bookie_metadata::Txn;
-use bytes::Bytes;
-use hulse_proto::entry::EntryClass;
-use hulse_proto::id::{Offset, OwnerEpoch, PartitionId, TopicId};
-use hulse_proto::ledger::{LedgerKind, Quorums};
 use hulse_proto::mutant::Mutant;
 use rand::Rng;
-use tests_harness::{Process, Run, World, WorldSetup, runtime};
+use tests_harness::{Process, Run, World};
 use tokio::time::sleep;
 
 use super::profiles::Profile;
-use crate::ledger::{Book, append, finish, recover_all};
+use super::scene::{fill, in_cell};
+use crate::ledger::{Book, finish, recover_all};
 
 /// One seed.
 pub fn hunt(seed: u64, whole_trace: bool, profile: &Profile, mutant: Option<Mutant>) -> Run {
-    let quorums = Quorums {
-        ensemble: 3,
-        write: 3,
-        ack: 2,
-    };
-    runtime().block_on(async move {
-        let setup = WorldSetup {
-            seed,
-            whole_trace,
-            quorums,
-            bookies: profile.bookies,
-            mutant,
-        };
-        play(&Arc::new(World::new(setup)), profile).await
+    in_cell(seed, whole_trace, (profile.bookies, mutant), |world| {
+        play(world, profile)
     })
 }
 
-async fn play(world: &Arc<World>, profile: &Profile) -> Run {
+async fn play(world: Arc<World>, profile: &Profile) -> Run {
     let mut rng = world.seeds.stream("hunt");
-    world.start_bookies().await;
     let book = Book::default();
     let process = Process::new("w0");
-    let writer = tokio::spawn(write(
+    let chance = world.seeds.stream(process.name());
+    let filling = fill(
         world.clone(),
         process.clone(),
         book.clone(),
-        profile.appends,
-    ));
+        (chance, profile.appends),
+    );
+    let writer = tokio::spawn(filling);
     sleep(Duration::from_millis(rng.random_range(100..1_000))).await;
-    (profile.trouble)(world, &mut rng);
+    (profile.trouble)(&world, &mut rng);
     for number in 0..profile.recoverers {
         let process = Process::new(format!("r{number}"));
         let wait = rng.random_range(profile.delay.0..profile.delay.1);
@@ -69,40 +53,5 @@ async fn play(world: &Arc<World>, profile: &Profile) -> Run {
     }
     sleep(profile.fire).await;
     world.heal().await;
-    finish(world, &book, vec![(process, writer)]).await
-}
-
-/// Appends to one ledger, about once in 10 ms, and stays.
-async fn write(
-    world: Arc<World>,
-    process: Process,
-    book: Book,
-    appends: u32,
-) -> Option<LedgerWriter> {
-    let mut rng = world.seeds.stream(process.name());
-    let new = NewLedger {
-        kind: LedgerKind::Log,
-        partition: PartitionId {
-            topic: TopicId(world.seeds.id("topic")),
-            index: 0,
-        },
-        owner_epoch: OwnerEpoch(1),
-        base_offset: Offset(0),
-    };
-    let client = world.client(&process);
-    let create = client.create(new, |ledger| {
-        book.open(ledger);
-        Txn::default()
-    });
-    let writer = process.heard(create).await?.ok()?;
-    for number in 0..appends {
-        if writer.ended().borrow().is_some() {
-            break;
-        }
-        sleep(Duration::from_millis(rng.random_range(0..20))).await;
-        process.heard(writer.room(EntryClass::Data)).await?;
-        let body = Bytes::from(format!("{number} of {}", rng.random::<u64>()));
-        append(&world, &process, &book, &writer, number.into(), body);
-    }
-    Some(writer)
+    finish(&world, &book, vec![(process, writer)]).await
 }

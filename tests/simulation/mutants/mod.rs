@@ -11,6 +11,7 @@ mod consumed;
 mod hunt;
 mod profiles;
 mod repaired;
+mod scene;
 mod trimmed;
 
 use std::panic::catch_unwind;
@@ -21,8 +22,8 @@ use tests_harness::{Run, report};
 use crate::{ledger, lost_tails, partition};
 use consumed::hunt_consumed;
 use hunt::hunt;
-use profiles::{BAD_GROUP, DYING_RECOVERERS, LATE_ADDS, LATE_CHANGE, LOST_CHANGE, Profile};
-use repaired::hunt_repair;
+use profiles::{BAD_GROUP, DYING_RECOVERERS, LATE_ADDS, LATE_CHANGE, LOST_CHANGE};
+use repaired::{hunt_repair, hunt_slow_passes};
 use trimmed::hunt_trimmed;
 
 /// Seeds within which a mutant must be found.
@@ -66,10 +67,10 @@ fn clean_seeds() -> u64 {
     }
 }
 
-/// With all rules on the profile's seeds are clean.
-fn is_clean(name: &str, profile: &Profile) {
+/// With all rules on these runs are clean.
+fn is_clean(name: &str, run: impl Fn(u64) -> Run) {
     for seed in 0..clean_seeds() {
-        let run = hunt(seed, false, profile, None);
+        let run = run(seed);
         let violations = run.violations;
         assert!(
             violations.is_empty(),
@@ -81,37 +82,26 @@ fn is_clean(name: &str, profile: &Profile) {
 
 #[test]
 fn profiles_are_clean_with_all_rules_on() {
-    is_clean("late adds", &LATE_ADDS);
-    is_clean("late change", &LATE_CHANGE);
-    is_clean("dying recoverers", &DYING_RECOVERERS);
-    is_clean("lost change", &LOST_CHANGE);
-    is_clean("bad group", &BAD_GROUP);
+    let profiles = [
+        ("late adds", &LATE_ADDS),
+        ("late change", &LATE_CHANGE),
+        ("dying recoverers", &DYING_RECOVERERS),
+        ("lost change", &LOST_CHANGE),
+        ("bad group", &BAD_GROUP),
+    ];
+    for (name, profile) in profiles {
+        is_clean(name, |seed| hunt(seed, false, profile, None));
+    }
 }
 
 #[test]
 fn profile_of_consumers_is_clean_with_all_rules_on() {
-    for seed in 0..clean_seeds() {
-        let run = hunt_consumed(seed, false, None);
-        let violations = run.violations;
-        assert!(
-            violations.is_empty(),
-            "{}\nconsumers, seed {seed} with all rules on: {violations:#?}",
-            run.text
-        );
-    }
+    is_clean("consumers", |seed| hunt_consumed(seed, false, None));
 }
 
 #[test]
 fn profile_of_trims_beside_cursors_is_clean_with_all_rules_on() {
-    for seed in 0..clean_seeds() {
-        let run = hunt_trimmed(seed, false, None);
-        let violations = run.violations;
-        assert!(
-            violations.is_empty(),
-            "{}\ntrims, seed {seed} with all rules on: {violations:#?}",
-            run.text
-        );
-    }
+    is_clean("trims", |seed| hunt_trimmed(seed, false, None));
 }
 
 // The writer.
@@ -219,15 +209,8 @@ fn compaction_that_leaves_an_entry_behind_is_found() {
 
 #[test]
 fn profile_of_repair_is_clean_with_all_rules_on() {
-    for seed in 0..clean_seeds() {
-        let run = hunt_repair(seed, false, None);
-        let violations = run.violations;
-        assert!(
-            violations.is_empty(),
-            "{}\nrepair, seed {seed} with all rules on: {violations:#?}",
-            run.text
-        );
-    }
+    is_clean("repair", |seed| hunt_repair(seed, false, None));
+    is_clean("slow passes", |seed| hunt_slow_passes(seed, false, None));
 }
 
 #[test]
@@ -253,6 +236,21 @@ fn repair_of_an_open_tail_is_found() {
 #[test]
 fn swap_without_a_compare_is_found() {
     is_found(Mutant::SwapBlindly, hunt_repair);
+}
+
+#[test]
+fn ledger_reclaimed_by_the_word_of_a_listing_is_found() {
+    is_found(Mutant::ListingIsProof, hunt_repair);
+}
+
+#[test]
+fn copy_that_came_while_a_bookie_asked_and_is_let_go_is_found() {
+    is_found(Mutant::StrayDespiteCopy, hunt_slow_passes);
+}
+
+#[test]
+fn deletion_that_forgets_whom_repair_copies_to_is_found() {
+    is_found(Mutant::DeletionForgetsTargets, hunt_repair);
 }
 
 // The owner of a partition.

@@ -1,25 +1,24 @@
 //! A run made for repair: ledgers that were just closed, one that is being written to, repairers that swap members without need, a
-//! process that deletes, and bookies that let go of copies as soon as metadata name others.
+//! process that deletes, and bookies that let go of copies as soon as metadata name others, whose listings lack rows.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bookie_client::{LedgerWriter, NewLedger};
+use bookie_client::LedgerWriter;
 use bookie_metadata::testing::{Call, Fate};
 use bookie_metadata::{Op, Txn};
-use bytes::Bytes;
-use hulse_proto::entry::EntryClass;
-use hulse_proto::id::{LedgerId, Offset, OwnerEpoch, PartitionId, TopicId};
-use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState, Quorums};
+use hulse_proto::id::LedgerId;
+use hulse_proto::ledger::{LedgerMetadata, LedgerState};
 use hulse_proto::mutant::Mutant;
 use rand::Rng;
 use rand::seq::IndexedRandom;
-use tests_harness::metadata::ObservedStore;
+use tests_harness::metadata::{ObservedStore, Poverty};
 use tests_harness::network::{Delivery, Kind};
-use tests_harness::{Process, Run, Upkeep, World, WorldSetup, runtime};
+use tests_harness::{Process, Run, Upkeep, World};
 use tokio::time::{sleep, timeout};
 
-use crate::ledger::{Book, append, finish, recover_all};
+use super::scene::{fill, in_cell};
+use crate::ledger::{Book, finish, recover_all};
 
 /// Ledgers that are written and closed.
 const LEDGERS: u64 = 4;
@@ -29,48 +28,52 @@ const REPAIRERS: u32 = 3;
 const WORK: Duration = Duration::from_secs(5);
 /// Passes of the bookies follow each other within so long.
 const COLLECT_MS: u64 = 150;
+/// Share of rows that their listings lack.
+const MISSING_ROWS: f64 = 0.1;
+/// In a run with slow passes what they read is heard so much later at most, ms.
+const LATE_MS: u64 = 1_500;
 
 /// One seed.
 pub fn hunt_repair(seed: u64, whole_trace: bool, mutant: Option<Mutant>) -> Run {
-    let quorums = Quorums {
-        ensemble: 3,
-        write: 3,
-        ack: 2,
-    };
-    runtime().block_on(async move {
-        let setup = WorldSetup {
-            seed,
-            whole_trace,
-            quorums,
-            bookies: 5,
-            mutant,
-        };
-        play(&Arc::new(World::new(setup))).await
-    })
+    in_cell(seed, whole_trace, (5, mutant), |world| play(world, 0))
 }
 
-async fn play(world: &Arc<World>) -> Run {
+/// One seed in which bookies ask slowly whose their copies are, while repair brings copies back to where they were.
+pub fn hunt_slow_passes(seed: u64, whole_trace: bool, mutant: Option<Mutant>) -> Run {
+    in_cell(seed, whole_trace, (5, mutant), |world| play(world, LATE_MS))
+}
+
+async fn play(world: Arc<World>, late_ms: u64) -> Run {
+    let world = &world;
     let mut rng = world.seeds.stream("repaired");
-    world.start_bookies().await;
     let book = Book::default();
     let process = Process::new("w0");
     for _ in 0..LEDGERS {
         let appends = rng.random_range(1..30);
-        write(world, &process, &book, appends, true).await;
+        if let Some(writer) = filled(world, &process, &book, appends).await {
+            close(&process, &book, &writer).await;
+        }
     }
     for bookie in &world.bookies {
         bookie.collect_within(COLLECT_MS);
+        bookie.impoverish(Poverty {
+            missing_rows: MISSING_ROWS,
+            late_ms,
+        });
     }
     plan_losses(world);
-    let (owner, of_owner, in_world) = (Process::new("w1"), book.clone(), world.clone());
-    let of_writer = owner.clone();
-    let writing =
-        tokio::spawn(async move { write(&in_world, &of_writer, &of_owner, 400, false).await });
+    let owner = Process::new("w1");
+    let writing = tokio::spawn(filled(world, &owner, &book, 400));
     let repairers: Vec<Process> = (0..REPAIRERS)
         .map(|number| Process::new(format!("u{number}")))
         .collect();
     for process in &repairers {
-        tokio::spawn(Upkeep::new(world, process.clone()).run());
+        let upkeep = Upkeep::new(world, process.clone());
+        let upkeep = match late_ms {
+            0 => upkeep,
+            _ => upkeep.going_back(),
+        };
+        tokio::spawn(upkeep.run());
     }
     let recovery = Duration::from_millis(rng.random_range(2_000..5_000));
     let recoverer = recover_all(world.clone(), Process::new("r0"), book.clone(), recovery);
@@ -161,42 +164,20 @@ async fn delete(world: &Arc<World>, ledger: LedgerId) {
     }
 }
 
-/// Appends to a new ledger, about once in 10 ms; closes it, or stays.
-async fn write(
+/// Fills a ledger; each one has its own chance.
+fn filled(
     world: &Arc<World>,
     process: &Process,
     book: &Book,
     appends: u32,
-    closes: bool,
-) -> Option<LedgerWriter> {
-    let mut rng = world.seeds.stream(&format!("{} {appends}", process.name()));
-    let new = NewLedger {
-        kind: LedgerKind::Log,
-        partition: PartitionId {
-            topic: TopicId(world.seeds.id("topic")),
-            index: 0,
-        },
-        owner_epoch: OwnerEpoch(1),
-        base_offset: Offset(0),
-    };
-    let client = world.client(process);
-    let create = client.create(new, |ledger| {
-        book.open(ledger);
-        Txn::default()
-    });
-    let writer = process.heard(create).await?.ok()?;
-    for number in 0..appends {
-        if writer.ended().borrow().is_some() {
-            break;
-        }
-        sleep(Duration::from_millis(rng.random_range(0..20))).await;
-        process.heard(writer.room(EntryClass::Data)).await?;
-        let body = Bytes::from(format!("{number} of {}", rng.random::<u64>()));
-        append(world, process, book, &writer, number.into(), body);
+) -> impl Future<Output = Option<LedgerWriter>> + Send + use<> {
+    let rng = world.seeds.stream(&format!("{} {appends}", process.name()));
+    fill(world.clone(), process.clone(), book.clone(), (rng, appends))
+}
+
+async fn close(process: &Process, book: &Book, writer: &LedgerWriter) {
+    let closed = process.heard(writer.close(Txn::default())).await;
+    if let Some(Ok(totals)) = closed {
+        book.end(writer.ledger(), totals.end);
     }
-    if closes {
-        let closed = process.heard(writer.close(Txn::default())).await?;
-        book.end(writer.ledger(), closed.ok()?.end);
-    }
-    Some(writer)
 }

@@ -11,17 +11,14 @@ use bookie_metadata::Op;
 use bookie_metadata::testing::{Call, Fate};
 use hulse_proto::error::Fault;
 use hulse_proto::id::{Offset, SubscriptionId};
-use hulse_proto::ledger::Quorums;
 use hulse_proto::mutant::Mutant;
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
 use serving_broker::{CursorMove, CursorStart, Limits, PartitionHandle};
-use tests_harness::{
-    BrokerSizes, Cluster, Manner, Producer, Run, World, WorldSetup, runtime, trace,
-};
+use tests_harness::{Cluster, Run, World, trace};
 use tokio::time::{sleep, timeout};
 
-use crate::partition::{finish_with, wait_for};
+use super::scene::{heal_and_judge, in_cell, produced};
 
 /// Subscriptions one after the other.
 const ROUNDS: u32 = 40;
@@ -33,46 +30,16 @@ const APART_MS: u64 = 12;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// When the trim is over.
 const SETTLED: Duration = Duration::from_millis(600);
-const QUORUMS: Quorums = Quorums {
-    ensemble: 3,
-    write: 3,
-    ack: 2,
-};
 
 /// One seed.
 pub fn hunt_trimmed(seed: u64, whole_trace: bool, mutant: Option<Mutant>) -> Run {
-    runtime().block_on(async move {
-        let setup = WorldSetup {
-            seed,
-            whole_trace,
-            quorums: QUORUMS,
-            bookies: 3,
-            mutant,
-        };
-        play(&Arc::new(World::new(setup))).await
-    })
+    in_cell(seed, whole_trace, (3, mutant), play)
 }
 
-async fn play(world: &Arc<World>) -> Run {
+async fn play(world: Arc<World>) -> Run {
     let mut rng = world.seeds.stream("hunt");
-    world.start_bookies().await;
-    let slow = slow_chains(world, world.seeds.stream("chains"));
-    let sizes = BrokerSizes {
-        roll_bytes: 600,
-        roll_age: Duration::from_secs(3600),
-        tail_bytes: 1 << 20,
-    };
-    let cluster = Cluster::start(world, sizes);
-    let manner = Manner {
-        number: 0,
-        idempotent: true,
-        batches: 300,
-        pause_ms: 100,
-        gives_up: false,
-        echoes: false,
-        strays: false,
-    };
-    let producer = tokio::spawn(Producer::new(&cluster, manner).run());
+    let slow = slow_chains(&world, world.seeds.stream("chains"));
+    let (cluster, producer) = produced(&world, 600, (300, 100));
     // What comes meanwhile may go, too.
     cluster.trims().want(Offset(u64::MAX));
     for round in 0..ROUNDS {
@@ -80,11 +47,7 @@ async fn play(world: &Arc<World>) -> Run {
         race(&cluster, round, &mut rng).await;
     }
     slow.store(false, Ordering::Relaxed);
-    world.heal().await;
-    let supervisor = tokio::spawn(cluster.clone().keep_alive());
-    wait_for(world, vec![producer]).await;
-    supervisor.abort();
-    finish_with(&cluster, None).await
+    heal_and_judge(&cluster, producer, None).await
 }
 
 /// While it is set, where the log begins takes its time.

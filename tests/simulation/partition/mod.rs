@@ -6,4 +6,7 @@ mod plan;
 mod successions;
 
 pub use consumers::Consumers;
-pub use plan::{finish, finish_with, run, run_consumed, run_consumed_with, run_with, wait_for};
+pub use plan::{
+    end, finish, finish_with, run, run_consumed, run_consumed_with, run_with, show, sizes,
+    start_producers, wait_for,
+};

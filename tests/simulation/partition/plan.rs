@@ -146,7 +146,8 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng, consumed: bool) -> Run {
     }
 }
 
-fn sizes(rng: &mut ChaCha12Rng) -> BrokerSizes {
+/// Sizes of the brokers.
+pub fn sizes(rng: &mut ChaCha12Rng) -> BrokerSizes {
     BrokerSizes {
         roll_bytes: *[600, 4_000, 30_000, 1 << 30]
             .choose(rng)
@@ -156,7 +157,8 @@ fn sizes(rng: &mut ChaCha12Rng) -> BrokerSizes {
     }
 }
 
-fn start_producers(cluster: &Arc<Cluster>, rng: &mut ChaCha12Rng) -> Vec<JoinHandle<()>> {
+/// One to three producers.
+pub fn start_producers(cluster: &Arc<Cluster>, rng: &mut ChaCha12Rng) -> Vec<JoinHandle<()>> {
     let count = rng.random_range(1..4);
     let start = |number: u32| {
         let manner = Manner {
@@ -194,16 +196,26 @@ pub async fn finish(cluster: &Arc<Cluster>) -> Run {
 
 /// As [`finish`], and judges what the consumers were told.
 pub async fn finish_with(cluster: &Arc<Cluster>, consumers: Option<&Consumers>) -> Run {
-    let world = &cluster.world;
-    for place in 0..2 {
-        cluster.broker(place).process.kill();
+    for broker in cluster.brokers() {
+        broker.process.kill();
     }
+    show(cluster, consumers, 0).await;
+    end(cluster)
+}
+
+/// Opens the partition on a broker of its own, in this life of it, and judges what it shows; the broker lives on.
+pub async fn show(
+    cluster: &Arc<Cluster>,
+    consumers: Option<&Consumers>,
+    boot: u32,
+) -> Arc<SimBroker> {
+    let world = &cluster.world;
     let sizes = BrokerSizes {
         roll_bytes: 1 << 30,
         roll_age: Duration::from_secs(3600),
         tail_bytes: 0,
     };
-    let broker = SimBroker::start(world, "final", 0, sizes);
+    let broker = SimBroker::start(world, "final", boot, sizes);
     let mut last = None;
     for _ in 0..OPEN_TRIES {
         match broker.partitions.open(cluster.partition).await {
@@ -239,6 +251,12 @@ pub async fn finish_with(cluster: &Arc<Cluster>, consumers: Option<&Consumers>) 
             .violations
             .add(format!("STUCK: does not open in a healed world: {fault}"));
     }
+    broker
+}
+
+/// The end of a run.
+pub fn end(cluster: &Cluster) -> Run {
+    let world = &cluster.world;
     cluster.check_waters();
     world.check_copies();
     let stored = cluster.truth().stored() as u64;

@@ -236,11 +236,13 @@ impl NodeCore {
     /// Lets go of what belongs to others by metadata's word (G6). Whoever got a copy since that word was asked for keeps all: an intent
     /// may name this member by now.
     pub(super) fn drop_strays(&mut self, ledgers: &[LedgerId], copies: u64) {
+        let careless = self.mutation.is(Mutant::StrayDespiteCopy);
         for ledger in ledgers {
             let Some(state) = self.state.ledgers.get(ledger) else {
                 continue;
             };
-            if !state.deleted && state.pending.is_empty() && state.copied_at <= copies {
+            let asked_since = careless || state.copied_at <= copies;
+            if !state.deleted && state.pending.is_empty() && asked_since {
                 self.reclaiming.leaves(*ledger, &self.state);
                 if let Some(state) = self.state.ledgers.get_mut(ledger) {
                     state.stray();

@@ -7,5 +7,6 @@ mod openings;
 mod order;
 mod room;
 mod script;
+mod simulated;
 
 pub(crate) use node::{Node, add, address, bookie, read, sealed};

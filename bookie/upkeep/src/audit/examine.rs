@@ -6,7 +6,7 @@ use std::ops::Range;
 use bookie_client::quorum::in_write_set;
 use hulse_proto::bookie::HeldRun;
 use hulse_proto::id::{EntryId, LedgerId};
-use hulse_proto::ledger::{LedgerMetadata, LedgerState, LossKind, Member, Quorums};
+use hulse_proto::ledger::{Intent, LedgerMetadata, LedgerState, LossKind, Member, Quorums};
 
 use super::fleet::Trust;
 use super::ranges::{both, gaps, without};
@@ -24,7 +24,7 @@ pub enum Want {
     Another,
     /// These entries.
     Entries(Vec<Range<u64>>),
-    /// Nothing: what is recorded as lacking is there.
+    /// Nothing: what is recorded as lacking is there, or a repair of it was begun that nobody needs.
     Note,
     /// Nothing can be done before the fragment is settled: its owner writes to it, or nobody has closed it.
     Settling,
@@ -138,6 +138,9 @@ fn want(
         let meets = degraded.first < bound && first < degraded.end;
         meets && degraded.bookies.contains(&member.bookie)
     });
+    // Of a repair that nobody goes on with: it would name its target, and keep that from being retired, for ever.
+    let left_behind = |intent: &Intent| intent.first == first && intent.old == *member;
+    let noted = noted || metadata.intents.iter().any(left_behind);
     if trust == Trust::Silent {
         return Some(Want::Waiting);
     }

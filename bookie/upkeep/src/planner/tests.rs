@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bookie_client::testing::{Fault, FixedClock};
 use bookie_client::{RegistrationState, change_registration, list_registrations, upkeep_report};
-use bookie_metadata::MetadataStore as _;
+use bookie_metadata::{MetadataStore as _, Op};
 use hulse_proto::id::{EntryId, NodeName};
+use hulse_proto::ledger::{Intent, ledger_key};
 use hulse_proto::wire::metadata::blocked_repair::Kind;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -122,6 +123,39 @@ async fn draining_bookie_is_emptied_and_retired_and_another_planner_goes_on() {
     assert!(!second.1.is_finished());
     let again = change_registration(&cell.store, &leaves, RegistrationState::Active).await;
     assert!(again.unwrap_err().to_string().contains("for ever"));
+}
+
+/// A planner that died in the middle of a repair leaves its intent, which names the target; when the old member is there again, nobody
+/// repairs that place any more.
+#[tokio::test(start_paused = true)]
+async fn bookie_to_which_a_repair_was_only_begun_is_retired_all_the_same() {
+    let cell = Cell::new(5).await;
+    let ledger = cell.closed(5).await;
+    let mut begun = cell.metadata(ledger).await;
+    let ensemble = begun.last_fragment().ensemble.clone();
+    let mut others = (0..5).map(|index| cell.member(index));
+    let target = others.find(|member| !ensemble.contains(member)).unwrap();
+    begun.intents.push(Intent {
+        first: EntryId(0),
+        old: ensemble[1].clone(),
+        new: target.clone(),
+        task: [9; 16],
+    });
+    cell.put(Op::put(ledger_key(ledger), begun.encode())).await;
+    let changed = change_registration(&cell.store, &target.bookie, RegistrationState::Draining);
+    changed.await.unwrap();
+    let _upkeep = start(&cell, "b1");
+    until("it is retired", 60, async || {
+        let all = list_registrations(&cell.store).await.unwrap();
+        let mut all = all.iter();
+        all.any(|found| found.member == target && found.state == RegistrationState::Retired)
+    })
+    .await;
+    assert_eq!(cell.metadata(ledger).await.intents, []);
+    assert_eq!(
+        cell.metadata(ledger).await.last_fragment().ensemble,
+        ensemble
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use super::front::Front;
 use super::peers::work_on;
 use super::wire::invalid;
-use crate::owners::{moved_to, owner_of};
+use crate::owners::owner_of;
 use crate::partition::{Claim, differs, read_ahead};
 
 /// Longest time for giving partitions away at the end; the rest is taken over when the broker is gone.
@@ -58,17 +58,10 @@ impl Front {
             revision: self.partitions.with.owners.revision().0,
         };
         let took = Instant::now();
-        let leaving = Leaving::begin(self, id, &owner);
-        self.partitions
-            .close_below(id, OwnerEpoch(epoch.0 + 1), moved_to(&owner))
-            .await;
-        let take = work_on(id, Work::Take(epoch.0));
-        let done = match self.ask_living(&target, take).await {
+        let take = self.ask_living(&target, work_on(id, Work::Take(epoch.0)));
+        let done = match self.partitions.give(id, epoch, &owner, take).await {
             Ok(done) => done,
-            Err(fault) => {
-                drop(leaving);
-                return self.not_taken(id, to, fault).await;
-            }
+            Err(fault) => return self.not_taken(id, to, fault).await,
         };
         self.metrics.balance().paused(took.elapsed());
         tracing::info!(partition = %id, %to, epoch = done.leader_epoch, took = ?took.elapsed(), "partition was handed over");
@@ -208,25 +201,5 @@ impl Drop for Arriving<'_> {
     fn drop(&mut self) {
         self.front.partitions.with.ahead.forget(self.id);
         self.front.arrivals.over(self.id);
-    }
-}
-
-/// While a partition is on its way.
-struct Leaving<'a> {
-    front: &'a Front,
-    id: PartitionId,
-}
-
-impl<'a> Leaving<'a> {
-    fn begin(front: &'a Front, id: PartitionId, owner: &v1::PartitionOwner) -> Self {
-        front.partitions.leaves(id, Some(moved_to(owner)));
-        Self { front, id }
-    }
-}
-
-impl Drop for Leaving<'_> {
-    /// From now on its key says whose it is.
-    fn drop(&mut self) {
-        self.front.partitions.leaves(self.id, None);
     }
 }

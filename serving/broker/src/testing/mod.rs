@@ -3,8 +3,10 @@
 
 mod bookie;
 mod broker;
+mod owners;
 
 pub use crate::subscriptions::Orphans;
 pub use crate::topics::testing_topic as topic;
 pub use bookie::MemoryBookie;
 pub use broker::{MemoryBroker, Wall, refuse_batches};
+pub use owners::{HandedOver, follow, hand_over, knows_owners, take};

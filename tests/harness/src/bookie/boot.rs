@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bookie_node::core::{Event, Withdrawn};
 use bookie_node::disk::Disk;
 use bookie_node::step::StepNode;
 use bookie_node::{BookieNode, NodeConfig, NodeMetrics, NodeSeams, SyncMode, Threads};
@@ -45,7 +46,8 @@ impl SimBookie {
         for _ in 0..STARTS_MAX {
             {
                 let mut state = self.state();
-                if state.boot != boot || state.life.is_some() || state.starting == Some(boot) {
+                let elsewhere = state.life.is_some() || state.starting == Some(boot);
+                if state.boot != boot || elsewhere || state.retired {
                     return;
                 }
                 state.starting = Some(boot);
@@ -95,7 +97,10 @@ impl SimBookie {
         match opened {
             Ok(node) if !armed => {
                 self.check_log(&node, state.scars.any);
-                let life = Life::new(node, self.now());
+                let mut life = Life::new(node, self.now());
+                if state.withdrawn != Withdrawn::No {
+                    life.node.event(Event::Withdrawn(state.withdrawn));
+                }
                 let wake = life.wake.clone();
                 state.life = Some(life);
                 trace!(self.setup.trace, "{} serves", self.name);

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bookie_metadata::MetadataStore;
 use bookie_node::core::Event;
 use bookie_node::reclaim::{Held, examine};
+use hulse_proto::id::LedgerId;
 use rand::Rng;
 use tokio::time::sleep;
 
+use super::life::Life;
 use super::sim_bookie::SimBookie;
+use crate::metadata::{PoorStore, Poverty, ProcessStore};
 use crate::trace;
 
 /// A pass comes after at most so long, ms.
@@ -43,9 +47,9 @@ impl SimBookie {
         let Some(me) = self.member() else {
             return true;
         };
-        let store = self.store(&process);
+        let store = self.poor(self.store(&process));
         let asked = (&me, PERCENT_MAX);
-        let pass = examine(&store, self.setup.cell, asked, &held);
+        let pass = examine(&*store, self.setup.cell, asked, &held);
         let Some(Ok(findings)) = process.heard(pass).await else {
             return !process.is_dead();
         };
@@ -68,6 +72,7 @@ impl SimBookie {
             );
             self.setup.counts.add("copies let go of that others hold");
         }
+        let strays = findings.strays.clone();
         let strayed = Event::Strayed {
             ledgers: findings.strays,
             copies: held.copies,
@@ -81,11 +86,49 @@ impl SimBookie {
         let Some(life) = state.life.as_mut() else {
             return false;
         };
+        let holds = |life: &Life, ledger: &LedgerId| {
+            let found = life.node.core().state().ledgers.get(ledger);
+            found.is_some_and(|ledger| !ledger.entries.is_empty())
+        };
+        let held: Vec<_> = strays.iter().filter(|one| holds(life, one)).collect();
         for event in events {
             life.node.event(event);
         }
+        if strays.iter().any(|one| holds(life, one)) {
+            self.setup
+                .counts
+                .add("copies kept that came while a bookie asked whose they are");
+        }
+        for ledger in held.into_iter().filter(|one| !holds(life, one)) {
+            // G6: what a fragment names stays, whatever was read before.
+            let assigned = self.setup.observed.assigns(*ledger, &me);
+            self.setup.violations.check(!assigned, || {
+                let name = &self.name;
+                format!("{name} lets go of ledger {ledger}, which metadata assign to it")
+            });
+        }
         life.wake.notify_one();
         true
+    }
+
+    /// From now on what it asks of metadata about its ledgers is answered as poorly as this.
+    pub fn impoverish(&self, poverty: Poverty) {
+        self.state().poverty = poverty;
+    }
+
+    fn poor(&self, store: ProcessStore) -> Box<dyn MetadataStore> {
+        let mut state = self.state();
+        let poverty = state.poverty;
+        if poverty == Poverty::default() {
+            return Box::new(store);
+        }
+        if poverty.missing_rows > 0.0 {
+            self.setup.counts.add("listings that lacked rows");
+        }
+        state.passes += 1;
+        let stream = format!("rows of {} {}", self.name, state.passes);
+        let rng = self.setup.seeds.stream(&stream);
+        Box::new(PoorStore::new(store, poverty, rng))
     }
 
     fn held(&self, boot: u64) -> Option<(Held, crate::process::Process)> {

@@ -7,6 +7,7 @@
 mod boot;
 mod collect;
 mod endpoint;
+mod leaving;
 mod life;
 mod media;
 mod promises;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bookie_metadata::MetadataStore;
 use bookie_node::SyncMode;
-use bookie_node::core::Verdict;
+use bookie_node::core::{Verdict, Withdrawn};
 use bookie_node::disk::{Disk, MemoryDisk, Survival};
 use hulse_proto::bookie::{BookieError, EntryHead, ReadRequest, StoredEntry};
 use hulse_proto::id::{CellId, LedgerId, NodeName};
@@ -23,7 +23,7 @@ use super::promises::Promises;
 use super::request::{Reply, Request};
 use crate::counts::Counts;
 use crate::crash_point::{CrashPlan, CrashPoint, Side};
-use crate::metadata::{ObservedStore, ProcessStore, Role};
+use crate::metadata::{ObservedStore, Poverty, ProcessStore, Role};
 use crate::process::Process;
 use crate::seed::Seeds;
 use crate::trace;
@@ -91,6 +91,14 @@ pub(super) struct State {
     pub(super) stalled_until: Option<Instant>,
     /// It asks metadata which ledgers are gone at most so long after it did, ms.
     pub(super) collect_ms: u64,
+    /// How poorly metadata answer it about its ledgers.
+    pub(super) poverty: Poverty,
+    /// Passes over such metadata.
+    pub(super) passes: u64,
+    /// The operator's word, as far as it has heard it.
+    pub(super) withdrawn: Withdrawn,
+    /// It is retired: once down it stays down.
+    pub(super) retired: bool,
 }
 
 /// The bookie.
@@ -121,6 +129,10 @@ impl SimBookie {
                 doom: None,
                 sync: SyncMode::Always,
                 collect_ms: super::collect::REST_MS,
+                poverty: Poverty::default(),
+                passes: 0,
+                withdrawn: Withdrawn::No,
+                retired: false,
                 stalled_until: None,
             }),
             name,
@@ -349,6 +361,16 @@ impl SimBookie {
         let delay = Duration::from_millis(state.rng.random_range(0..=DISK_DELAY_MS));
         let stalled = state.stalled_until.take_if(|until| *until > Instant::now());
         stalled.map_or(delay, |until| until - Instant::now())
+    }
+
+    /// True when it holds entries of a ledger, and would give them; false also while it is down.
+    pub fn holds(&self, ledger: LedgerId) -> bool {
+        let state = self.state();
+        let held = state.life.as_ref().and_then(|life| {
+            let ledger = life.node.core().state().ledgers.get(&ledger)?;
+            Some(!ledger.deleted && !ledger.entries.is_empty())
+        });
+        held.unwrap_or(false)
     }
 
     /// Looks at what it holds, past the network.

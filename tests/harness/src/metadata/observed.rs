@@ -9,15 +9,21 @@ use bookie_metadata::{
     Txn, TxnOutcome, Versioned, WatchStream,
 };
 use bytes::Bytes;
-use hulse_proto::id::{Incarnation, LedgerId};
-use hulse_proto::ledger::{LedgerMetadata, LedgerState, ledger_key};
-use hulse_proto::wire::metadata::Partition;
+use hulse_proto::id::{Incarnation, LedgerId, OwnerEpoch, PartitionId};
+use hulse_proto::ledger::{LedgerMetadata, LedgerState, Member, ledger_key};
+use hulse_proto::wire::metadata::bookie::State;
+use hulse_proto::wire::metadata::{Bookie, Partition};
 use prost::Message;
 
 use crate::chains::Chains;
+use crate::counts::Counts;
+use crate::departed::Departed;
 use crate::trace;
 use crate::trace::Trace;
 use crate::violations::Violations;
+
+/// Keys of bookies' registrations.
+const BOOKIES: &str = "bookie/";
 
 /// A memory store under observation.
 pub struct ObservedStore {
@@ -30,11 +36,15 @@ pub struct ObservedStore {
     /// Members, and targets of repair, that a ledger's metadata named last, of removed ledgers too.
     named: Mutex<BTreeMap<u64, BTreeSet<Incarnation>>>,
     chains: OnceLock<Chains>,
+    departed: OnceLock<Departed>,
+    /// Bookies that are to have no more ledgers.
+    leaving: Mutex<BTreeSet<String>>,
+    counts: Counts,
 }
 
 impl ObservedStore {
     /// An empty one.
-    pub fn new(trace: Trace, violations: Violations) -> Self {
+    pub fn new(trace: Trace, violations: Violations, counts: Counts) -> Self {
         Self {
             store: MemoryStore::new(),
             trace,
@@ -43,12 +53,26 @@ impl ObservedStore {
             partitions: Mutex::default(),
             named: Mutex::default(),
             chains: OnceLock::new(),
+            departed: OnceLock::new(),
+            leaving: Mutex::default(),
+            counts,
         }
     }
 
     /// Every change of a chain is judged by `chains` from now on; the first one called with stays.
     pub fn judge_chains(&self, chains: Chains) {
         let _ = self.chains.set(chains);
+    }
+
+    /// Whatever goes is judged by `departed` from now on; the first one called with stays.
+    pub fn judge_departures(&self, departed: Departed) {
+        let _ = self.departed.set(departed);
+    }
+
+    /// True for a bookie that is drained, or was.
+    pub fn is_leaving(&self, bookie: &str) -> bool {
+        let leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.contains(bookie)
     }
 
     /// Whether the ledger's metadata named this member when they were written last: a member that was replaced keeps stray copies
@@ -60,6 +84,17 @@ impl ObservedStore {
             .is_some_and(|members| members.contains(&member))
     }
 
+    /// Who won the newest epoch of a partition, and which it is.
+    pub fn holder(&self, partition: PartitionId) -> Option<(String, OwnerEpoch)> {
+        let key = format!("part/{}/{:05}", partition.topic, partition.index);
+        let partitions = self
+            .partitions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let found = partitions.get(&key)?;
+        Some((found.owner.clone(), OwnerEpoch(found.owner_epoch)))
+    }
+
     /// True while a ledger's end is not decided.
     pub fn is_undecided(&self, ledger: LedgerId) -> bool {
         let ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,6 +102,17 @@ impl ObservedStore {
         found
             .and_then(Option::as_ref)
             .is_some_and(|metadata| metadata.closed.is_none())
+    }
+
+    /// True while a fragment of a ledger that is not marked has this member.
+    pub fn assigns(&self, ledger: LedgerId, member: &Member) -> bool {
+        let ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = ledgers.get(&ledger_key(ledger)).and_then(Option::as_ref);
+        found.is_some_and(|metadata| {
+            let mut fragments = metadata.fragments.iter();
+            metadata.state != LedgerState::Deleting
+                && fragments.any(|fragment| fragment.ensemble.contains(member))
+        })
     }
 
     /// Every ledger that exists, as last written.
@@ -91,6 +137,9 @@ impl ObservedStore {
             }
             Op::Delete { key } if key.starts_with("ledger/") => self.ledger(key, None),
             Op::Put { key, value, .. } if key.starts_with("part/") => self.partition(key, value),
+            Op::Put { key, value, .. } if key.starts_with(BOOKIES) => {
+                self.bookie(&key[BOOKIES.len()..], value);
+            }
             Op::Delete { key } if key.starts_with("part/") => {
                 let mut partitions = self
                     .partitions
@@ -122,9 +171,40 @@ impl ObservedStore {
         }
         let before = ledgers.insert(key.to_owned(), after.clone());
         drop(ledgers);
+        if let Some(what) = race(before.as_ref().and_then(Option::as_ref), after.as_ref()) {
+            self.counts.add(what);
+        }
+        if after.is_none() {
+            self.removed(key, before.as_ref().and_then(Option::as_ref));
+        }
         if let Some(wrong) = wrong_change(before.as_ref(), after.as_ref()) {
             self.violations
                 .add(format!("{key}: {wrong}; from {before:?} to {after:?}"));
+        }
+    }
+
+    fn removed(&self, key: &str, last: Option<&LedgerMetadata>) {
+        let number = key.rsplit('/').next().and_then(|n| n.parse().ok());
+        if let (Some(departed), Some(number), Some(last)) = (self.departed.get(), number, last) {
+            departed.removed(LedgerId(number), last);
+        }
+    }
+
+    fn bookie(&self, name: &str, value: &Bytes) {
+        let Ok(value) = Bookie::decode(&value[..]) else {
+            let words = format!("bookie/{name} was written with other bytes");
+            return self.violations.add(words);
+        };
+        let state = value.state();
+        trace!(self.trace, "bookie/{name} is {state:?}");
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        match state {
+            State::Active | State::ReadOnly | State::Unspecified => leaving.remove(name),
+            State::Draining | State::Retired | State::Lost => leaving.insert(name.to_owned()),
+        };
+        drop(leaving);
+        if let Some(departed) = self.departed.get() {
+            departed.registered(name, &value, &self.ledgers());
         }
     }
 
@@ -149,6 +229,24 @@ impl ObservedStore {
             self.violations
                 .check(grows, || format!("{key} went from {before:?} to {after:?}"));
         }
+    }
+}
+
+/// What another one does to a ledger while repair copies.
+fn race(before: Option<&LedgerMetadata>, after: Option<&LedgerMetadata>) -> Option<&'static str> {
+    let (before, after) = (before?, after?);
+    let copies = !before.intents.is_empty();
+    match (before.state, after.state) {
+        (LedgerState::Open | LedgerState::InRecovery, LedgerState::InRecovery) if copies => {
+            Some("recoveries that began while repair copied")
+        }
+        (LedgerState::InRecovery, LedgerState::Closed) if copies => {
+            Some("recoveries that ended while repair copied")
+        }
+        (LedgerState::Closed, LedgerState::Deleting) if copies => {
+            Some("deletions that began while repair copied")
+        }
+        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ use bookie_metadata::{
     BoxFuture, Compare, LeaseId, ListRequest, MetadataError, MetadataStore, Op, Page, Revision,
     Txn, TxnOutcome, Versioned, WatchStream,
 };
+use futures::StreamExt as _;
 use hulse_proto::ledger::{LedgerMetadata, LedgerState};
 
 use crate::crash_point::{CrashPlan, CrashPoint, Side};
@@ -107,7 +108,10 @@ impl ProcessStore {
 /// The crash point that a transaction passes.
 fn point(role: Role, txn: &Txn) -> Option<CrashPoint> {
     match role {
-        Role::Upkeep => Some(CrashPoint(24)),
+        Role::Upkeep => {
+            let repairs = txn.ops.iter().any(|op| op.key().starts_with("ledger/"));
+            repairs.then_some(CrashPoint(24))
+        }
         Role::Bookie => {
             let registers = txn.ops.iter().any(|op| op.key().starts_with("bookie/"));
             registers.then_some(CrashPoint(13))
@@ -200,7 +204,15 @@ impl MetadataStore for ProcessStore {
     }
 
     fn watch(&self, prefix: &str, after: Revision) -> WatchStream {
-        self.store.watch(prefix, after)
+        let process = self.process.clone();
+        let events = self.store.watch(prefix, after);
+        Box::pin(events.then(move |event| {
+            let process = process.clone();
+            async move {
+                process.running().await;
+                event
+            }
+        }))
     }
 
     fn grant_lease(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, MetadataError>> {
