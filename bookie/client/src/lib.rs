@@ -38,6 +38,7 @@ mod standing;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod whereabouts;
 pub mod writer;
 
 pub use config::ClientConfig;
