@@ -39,6 +39,7 @@ mod standing;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod whereabouts;
 pub mod writer;
 
 pub use config::ClientConfig;

@@ -4,6 +4,7 @@
 //! 1. Nothing at or above a closed ledger's end is returned, whatever a bookie holds (R11, S1).
 //! 2. Every returned entry is the one that was asked for, and its payload matches its header.
 //! 3. A ledger in recovery is not readable: its end is not decided.
+//! 4. An entry is said to be lost only by the members that metadata name after they were asked: repair moves copies.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,6 +22,7 @@ use crate::error::{MemberAnswer, MemberAnswers, ReadError};
 use crate::fences::{self, Fences};
 use crate::ledger_client::Inner;
 use crate::quorum::write_set;
+use crate::whereabouts::{Looked, Whereabouts};
 
 /// What readers of an open ledger follow: the live state of this process's own writer.
 pub(crate) struct Followed {
@@ -90,7 +92,7 @@ impl Followed {
 pub struct LedgerReader {
     inner: Arc<Inner>,
     ledger: LedgerId,
-    metadata: Arc<LedgerMetadata>,
+    whereabouts: Arc<Whereabouts>,
     /// This process's own writer.
     followed: Option<Arc<Followed>>,
     /// Which of the write set answered last: asked first.
@@ -115,7 +117,7 @@ impl LedgerReader {
         Self {
             inner,
             ledger,
-            metadata: metadata.into(),
+            whereabouts: Arc::new(Whereabouts::new(metadata.into())),
             followed: None,
             preferred: Arc::new(AtomicUsize::new(0)),
         }
@@ -129,7 +131,7 @@ impl LedgerReader {
     fn metadata(&self) -> Arc<LedgerMetadata> {
         match &self.followed {
             Some(followed) => followed.metadata(),
-            None => self.metadata.clone(),
+            None => self.whereabouts.known(),
         }
     }
 
@@ -201,12 +203,13 @@ impl LedgerReader {
         max_bytes: u32,
         class: ReadClass,
     ) -> Result<Span, ReadError> {
-        let limit = match (&self.followed, self.metadata.state) {
+        let metadata = self.metadata();
+        let limit = match (&self.followed, metadata.state) {
             (Some(followed), _) => followed.confirmed_end(),
             (None, LedgerState::Open) => end,
             (None, LedgerState::InRecovery) => EntryId(0),
             (None, LedgerState::Closed | LedgerState::Deleting) => {
-                self.metadata.closed.map_or(EntryId(0), |closed| closed.end)
+                metadata.closed.map_or(EntryId(0), |closed| closed.end)
             }
         };
         let end = end.min(limit);
@@ -217,7 +220,6 @@ impl LedgerReader {
                 end: limit,
             });
         }
-        let metadata = self.metadata();
         let fragments = &metadata.fragments;
         let next = fragments.partition_point(|fragment| fragment.first <= first);
         let fragment_end = fragments.get(next).map_or(end, |fragment| fragment.first);
@@ -229,7 +231,7 @@ impl LedgerReader {
         })
     }
 
-    /// Asks the write set of the first entry, one member after the other, until one has it.
+    /// Asks the members that are known to have the first entry; when none gives it, those that have it by now.
     async fn ask_members<T, F>(
         &self,
         span: Span,
@@ -238,7 +240,35 @@ impl LedgerReader {
     where
         F: Future<Output = Result<Vec<T>, BookieError>>,
     {
-        let metadata = self.metadata();
+        let (ledger, asked) = (self.ledger, self.metadata());
+        let answers = match self.ask_ensemble(span, &asked, &ask).await {
+            Ok(found) => return Ok(found),
+            Err(answers) => answers,
+        };
+        let certainly = answers.iter().all(is_lost);
+        let place = (&*asked, span.first);
+        let looked = self.whereabouts.look(&self.inner, ledger, place, certainly);
+        match looked.await {
+            Looked::There => Err(self.no_copy(span.first, answers, true)),
+            Looked::Unknown => Err(self.no_copy(span.first, answers, false)),
+            Looked::Gone => Err(ReadError::Deleted { ledger }),
+            Looked::Elsewhere(now) => {
+                let answers = self.ask_ensemble(span, &now, &ask).await;
+                answers.map_err(|answers| self.no_copy(span.first, answers, true))
+            }
+        }
+    }
+
+    /// Asks the write set of the first entry, one member after the other, until one has it.
+    async fn ask_ensemble<T, F>(
+        &self,
+        span: Span,
+        metadata: &LedgerMetadata,
+        ask: &impl Fn(Arc<dyn BookieCalls>, ReadRequest) -> F,
+    ) -> Result<Vec<T>, Vec<MemberAnswer>>
+    where
+        F: Future<Output = Result<Vec<T>, BookieError>>,
+    {
         let ensemble = &metadata.fragment_of(span.first).ensemble;
         let positions: Vec<usize> = write_set(metadata.quorums, span.first).collect();
         let begin = self.preferred.load(Ordering::Relaxed);
@@ -246,7 +276,7 @@ impl LedgerReader {
         for step in 0..positions.len() {
             let turn = (begin + step) % positions.len();
             let member = &ensemble[positions[turn]];
-            match self.ask_member(span, member, &ask).await {
+            match self.ask_member(span, member, ask).await {
                 Ok(found) => {
                     self.preferred.store(turn, Ordering::Relaxed);
                     return Ok(found);
@@ -257,7 +287,7 @@ impl LedgerReader {
                 }),
             }
         }
-        Err(self.no_copy(span.first, answers))
+        Err(answers)
     }
 
     async fn ask_member<T, F>(
@@ -293,42 +323,43 @@ impl LedgerReader {
             .unwrap_or_else(|_| Err(no_answer("no answer in time")))
     }
 
-    /// Says the worst that all answers together prove.
-    fn no_copy(&self, entry: EntryId, answers: Vec<MemberAnswer>) -> ReadError {
+    /// Says the worst that all answers together prove; `named`: they are of those that metadata name.
+    fn no_copy(&self, entry: EntryId, answers: Vec<MemberAnswer>, named: bool) -> ReadError {
         let ledger = self.ledger;
-        let all = |wanted: fn(&BookieError) -> bool| {
-            answers
-                .iter()
-                .all(|answer| answer.error.as_ref().is_some_and(wanted))
-        };
-        if all(|error| matches!(error, BookieError::Deleted { .. })) {
+        let deleted =
+            |answer: &MemberAnswer| matches!(answer.error, Some(BookieError::Deleted { .. }));
+        if answers.iter().all(deleted) {
             return ReadError::Deleted { ledger };
         }
-        let lost = all(|error| {
-            matches!(
-                error,
-                BookieError::Damaged { .. }
-                    | BookieError::NotHere { .. }
-                    | BookieError::Limbo { .. }
-                    | BookieError::WrongIncarnation { .. }
-                    | BookieError::Deleted { .. }
-            )
-        });
+        let lost = named && answers.iter().all(is_lost);
         let members = MemberAnswers(answers);
-        if lost {
-            ReadError::Damaged {
+        match lost {
+            true => ReadError::Damaged {
                 ledger,
                 entry,
                 members,
-            }
-        } else {
-            ReadError::Unavailable {
+            },
+            false => ReadError::Unavailable {
                 ledger,
                 entry,
                 members,
-            }
+            },
         }
     }
+}
+
+/// A member that says this does not have the entry, and will not by waiting.
+fn is_lost(answer: &MemberAnswer) -> bool {
+    matches!(
+        answer.error,
+        Some(
+            BookieError::Damaged { .. }
+                | BookieError::NotHere { .. }
+                | BookieError::Limbo { .. }
+                | BookieError::WrongIncarnation { .. }
+                | BookieError::Deleted { .. }
+        )
+    )
 }
 
 /// Keeps the run of entries that are what was asked for; none at all is damage.

@@ -53,6 +53,8 @@ pub struct CursorTruth {
     eras: BTreeMap<u32, Era>,
     /// Where moves were to lead whose outcome nobody knows.
     targets: Vec<u64>,
+    /// How far whoever showed the cursor first may have had it begin above where it was made: a trim that was decided before it came.
+    begun: Option<u64>,
     /// Of each owner the attachment that saw last that it has become the active one.
     active: BTreeMap<OwnerEpoch, u64>,
     attachments: u64,
@@ -125,7 +127,12 @@ impl CursorTruth {
     }
 
     /// What is wrong with a place.
-    pub fn judge(&self, place: &Place<'_>) -> Option<String> {
+    pub fn judge(&mut self, place: &Place<'_>) -> Option<String> {
+        let let_go = place.log_start.max(place.requested).min(place.base).0;
+        let begun = *self.begun.get_or_insert(match place.state_epoch {
+            0 => let_go,
+            _ => 0,
+        });
         let nothing = Era::default();
         let era = self.eras.get(&place.state_epoch).unwrap_or(&nothing);
         let processed = |offset: u64| offset < place.base.0 || place.has_acked(offset);
@@ -163,7 +170,8 @@ impl CursorTruth {
             // have moves wait for metadata, which they never do (ARCHITECTURE D6). Passed over is only what somebody who may let records
             // go had let go; a mover that is answered is told so, and one that is not has to look.
             None if place.state_epoch > 0 => place.log_start.max(place.requested),
-            None => place.log_start,
+            // The same holds of a cursor that is made then.
+            None => place.log_start.max(Offset(begun)),
         };
         let floor = floor.max(gone.0);
         let above = place
@@ -193,7 +201,12 @@ mod tests {
         }
     }
 
-    fn judge(truth: &CursorTruth, base: u64, acked: &[(u64, u64)], epoch: u32) -> Option<String> {
+    fn judge(
+        truth: &mut CursorTruth,
+        base: u64,
+        acked: &[(u64, u64)],
+        epoch: u32,
+    ) -> Option<String> {
         let acked = acked
             .iter()
             .map(|(first, end)| range(*first, *end))
@@ -214,21 +227,21 @@ mod tests {
         let mut truth = CursorTruth::default();
         truth.ask(0, range(0, 10));
         truth.receive(0, range(0, 4), OwnerEpoch(1), 1);
-        assert_eq!(judge(&truth, 4, &[], 0), None);
-        assert_eq!(judge(&truth, 0, &[(0, 10)], 0), None);
-        let again = judge(&truth, 3, &[(5, 6)], 0).unwrap();
+        assert_eq!(judge(&mut truth, 4, &[], 0), None);
+        assert_eq!(judge(&mut truth, 0, &[(0, 10)], 0), None);
+        let again = judge(&mut truth, 3, &[(5, 6)], 0).unwrap();
         assert!(again.starts_with("REDELIVERED offset 3"), "{again}");
-        let never = judge(&truth, 11, &[], 0).unwrap();
+        let never = judge(&mut truth, 11, &[], 0).unwrap();
         assert!(never.starts_with("SKIPPED offset 10"), "{never}");
-        let never = judge(&truth, 4, &[(20, 21)], 0).unwrap();
+        let never = judge(&mut truth, 4, &[(20, 21)], 0).unwrap();
         assert!(never.starts_with("SKIPPED offset 20"), "{never}");
         // A move: what was told before is void, and nothing above its target counts.
         truth.aim(Offset(2));
         truth.moved(1, Offset(2));
-        assert_eq!(judge(&truth, 2, &[], 1), None);
-        assert!(judge(&truth, 1, &[], 1).is_some());
+        assert_eq!(judge(&mut truth, 2, &[], 1), None);
+        assert!(judge(&mut truth, 1, &[], 1).is_some());
         assert!(
-            judge(&truth, 3, &[], 1)
+            judge(&mut truth, 3, &[], 1)
                 .unwrap()
                 .starts_with("SKIPPED offset 2")
         );
@@ -254,6 +267,25 @@ mod tests {
         assert!(passed.starts_with("SKIPPED offset 4"), "{passed}");
         place.requested = Offset(6);
         assert_eq!(truth.judge(&place), None);
+    }
+
+    #[test]
+    fn cursor_begins_above_a_trim_that_was_decided_before_it_came_and_passes_over_no_later_one() {
+        let nothing = OffsetRanges::default();
+        let at = |base, requested| Place {
+            base: Offset(base),
+            acked: &nothing,
+            state_epoch: 0,
+            owner: OwnerEpoch(3),
+            log_start: Offset(2),
+            requested: Offset(requested),
+            to: None,
+        };
+        let mut truth = CursorTruth::default();
+        assert_eq!(truth.judge(&at(6, 6)), None);
+        assert_eq!(truth.judge(&at(6, 9)), None);
+        let never = truth.judge(&at(9, 9)).unwrap();
+        assert!(never.starts_with("SKIPPED offset 6"), "{never}");
     }
 
     #[test]

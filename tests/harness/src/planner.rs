@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bookie_upkeep::{Upkeep, UpkeepConfig, UpkeepSeams};
+use bookie_upkeep::{Upkeep, UpkeepConfig, UpkeepMetrics, UpkeepSeams};
 use hulse_proto::id::NodeName;
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -41,6 +41,7 @@ pub fn plan_upkeep(world: &Arc<World>, process: &Process) -> JoinHandle<()> {
         bookies: Arc::new(world.directory(process)),
         clock: world.clock.clone(),
         seed: rng.random(),
+        metrics: UpkeepMetrics::default(),
     };
     let upkeep = Upkeep::new(config, seams);
     // Cancelled by nobody.

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::drain::Drain;
-use crate::partition::{Consumers, end, show, sizes, start_producers, wait_for};
+use crate::partition::{Consumers, end, judge_log, show, sizes, start_producers, wait_for};
 
 /// E, Qw, Qa, each as often as it is listed.
 const SHAPES: [(u32, u32, u32); 9] = [
@@ -140,6 +140,10 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
         // Whoever takes the partition over closes what is open at the bookie that goes.
         let owner = show(&cluster, None, 0).await;
         drain.end(world).await;
+        // What it knows of where copies are is older than the drain's end.
+        if let Some(handle) = owner.partitions.opened(cluster.partition) {
+            judge_log(&cluster, &handle).await;
+        }
         owner.process.kill();
     }
     planners.iter().chain([&last]).for_each(Process::kill);

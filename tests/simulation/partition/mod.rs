@@ -7,6 +7,6 @@ mod successions;
 
 pub use consumers::Consumers;
 pub use plan::{
-    end, finish, finish_with, run, run_consumed, run_consumed_with, run_with, show, sizes,
-    start_producers, wait_for,
+    end, finish, finish_with, judge_log, run, run_consumed, run_consumed_with, run_with, show,
+    sizes, start_producers, wait_for,
 };

@@ -10,6 +10,7 @@ use hulse_proto::mutant::Mutant;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha12Rng;
+use serving_broker::PartitionHandle;
 use tests_harness::chaos::{Chaos, Victims};
 use tests_harness::metadata::owner_epoch;
 use tests_harness::reader::{follow, read_all};
@@ -221,18 +222,7 @@ pub async fn show(
         match broker.partitions.open(cluster.partition).await {
             Ok(handle) => {
                 cluster.see(&handle);
-                match read_all(cluster, &handle).await {
-                    Ok(log) => {
-                        let start = handle.offsets().log_start.0;
-                        let truth = cluster.truth();
-                        for violation in truth.check_from(start, &log) {
-                            world.violations.add(format!("{violation:?}"));
-                        }
-                    }
-                    Err(fault) => world
-                        .violations
-                        .add(format!("cannot be read back: {fault}")),
-                }
+                judge_log(cluster, &handle).await;
                 let judged = match consumers {
                     Some(consumers) => consumers.judge(cluster, &broker.partitions, &handle).await,
                     None => Ok(()),
@@ -252,6 +242,20 @@ pub async fn show(
             .add(format!("STUCK: does not open in a healed world: {fault}"));
     }
     broker
+}
+
+/// Everything that an owner shows, against what clients were told.
+pub async fn judge_log(cluster: &Cluster, handle: &PartitionHandle) {
+    let violations = &cluster.world.violations;
+    match read_all(cluster, handle).await {
+        Ok(log) => {
+            let start = handle.offsets().log_start.0;
+            for violation in cluster.truth().check_from(start, &log) {
+                violations.add(format!("{violation:?}"));
+            }
+        }
+        Err(fault) => violations.add(format!("cannot be read back: {fault}")),
+    }
 }
 
 /// The end of a run.

@@ -1,9 +1,10 @@
 //! Repairs over memory bookies: what they copy, what they write into metadata, and which races they lose.
 
+use bookie_client::ReadError;
 use bookie_client::testing::Fault;
 use bookie_metadata::Txn;
 use bookie_metadata::testing::Fate;
-use hulse_proto::bookie::BookieError;
+use hulse_proto::bookie::{BookieError, ReadClass};
 use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::ledger::{Degraded, LedgerMetadata, LedgerState, Loss, LossKind, Member};
 
@@ -48,6 +49,42 @@ async fn lost_member_is_replaced_by_one_that_holds_everything() {
     assert!(cell.is_whole(ledger).await);
     // Again: somebody did it.
     assert_eq!(repair(&cell.hands(), task).await, RepairEnd::Needless);
+}
+
+/// Whoever opened a ledger long ago knows its first members only.
+#[tokio::test(start_paused = true)]
+async fn reader_finds_copies_that_were_moved_and_calls_none_lost_before_metadata_say_where_they_are()
+ {
+    let cell = Cell::new(6).await;
+    let ledger = cell.closed(20).await;
+    let metadata = cell.metadata(ledger).await;
+    let reader = cell.client().reader(ledger, metadata.clone());
+    let before = metadata.last_fragment().ensemble.clone();
+    let all = (0..6).map(|index| cell.member(index));
+    let after: Vec<Member> = all.filter(|member| !before.contains(member)).collect();
+    for (position, (old, new)) in before.iter().zip(after).enumerate() {
+        let task = RepairTask {
+            ledger,
+            first: EntryId(0),
+            position,
+            old: old.clone(),
+            new,
+            lacking: Vec::new(),
+        };
+        let end = repair(&cell.hands(), task).await;
+        assert!(matches!(end, RepairEnd::Done { .. }), "{end:?}");
+        let left = &cell.bookies[cell.index_of(old)];
+        left.ledgers()
+            .lose_from(ledger, EntryId(0), Default::default());
+    }
+    let read = || reader.read(EntryId(3), EntryId(9), 1 << 20, ReadClass::CatchUp);
+    cell.store.plan_reads([Fate::Unavailable]);
+    let error = read().await.unwrap_err();
+    assert!(matches!(error, ReadError::Unavailable { .. }), "{error}");
+    assert_eq!(read().await.unwrap().len(), 6);
+    // Known from now on.
+    cell.store.silence();
+    assert_eq!(read().await.unwrap().len(), 6);
 }
 
 #[tokio::test(start_paused = true)]
