@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use super::{
     Bench, Bookie, Bookies, Broker, Brokers, ClusterCommand, Completions, ConfigCommand, Consume,
-    Doctor, Drain, Generate, Globals, Ledgers, Produce, ProfileCommand, Standalone, Subscriptions, Topics,
-    Verify,
+    Doctor, Drain, Generate, Globals, Ledgers, Produce, ProfileCommand, Standalone, Subscriptions,
+    Topics, Verify,
 };
 
 /// Durable streaming platform: one binary for the server and the command line.

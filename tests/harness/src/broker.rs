@@ -12,9 +12,7 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{NodeName, Offset, OwnerEpoch, PartitionId, TopicId};
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
-use serving_broker::{
-    BrokerConfig, Lease, PartitionHandle, Partitions, PartitionsConfig, testing,
-};
+use serving_broker::{BrokerConfig, Lease, PartitionHandle, Partitions, PartitionsConfig, testing};
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 

@@ -379,7 +379,8 @@ impl v1::peers_server::Peers for PeersService {
             for need in needs(&work)? {
                 need.ask(&self.0, id)?;
             }
-            self.0.work_here(id, work).await
+            // Boxed: a hand-over is many waits.
+            Box::pin(self.0.work_here(id, work)).await
         };
         self.0.answer("Peers.Do", done).await
     }

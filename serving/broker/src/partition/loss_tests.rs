@@ -369,8 +369,8 @@ async fn closed_ledgers_below_one_that_cannot_be_recovered_are_read() {
         handle.produce(batch(7, 0, sequence, 1)).await.unwrap();
     }
     let ledgers = dead.ledgers(cell.partition).await.unwrap();
-    let logs = ledgers.iter().filter(|view| view.kind == LedgerKind::Log);
-    let newest = logs.last().unwrap().ledger;
+    let newest = ledgers.iter().rfind(|view| view.kind == LedgerKind::Log);
+    let newest = newest.unwrap().ledger;
     drop((handle, dead));
     cell.rot(newest, &[4]);
     let partitions = cell.broker(3);

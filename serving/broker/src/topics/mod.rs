@@ -28,9 +28,9 @@ mod unknown;
 mod tests;
 
 pub(crate) use change::{Changed, Expected, change, read};
-pub(crate) use demand::most_acknowledge;
 pub use copies::{BookieCount, Copies};
 pub use deletion::PartitionRemover;
+pub(crate) use demand::most_acknowledge;
 pub use registry::{Topics, TopicsConfig};
 #[cfg(any(test, feature = "testing"))]
 pub use topic::testing_topic;

@@ -81,14 +81,7 @@ impl View for BrokerView {
     }
 
     fn text(rows: &[Self], _wide: bool) -> String {
-        let mut table = Table::new(&[
-            "BROKER",
-            "ENDPOINT",
-            "HTTP",
-            "STATE",
-            "PARTITIONS",
-            "LOAD",
-        ]);
+        let mut table = Table::new(&["BROKER", "ENDPOINT", "HTTP", "STATE", "PARTITIONS", "LOAD"]);
         for row in rows {
             let load = row.load_bytes_per_s;
             table.row(vec![

@@ -258,8 +258,8 @@ async fn read_of_a_damaged_partition_gives_what_is_below_and_says_where_the_doub
         if life == 1 {
             let request = v1::ListLedgersRequest::default();
             let listed = world.admin().list_ledgers(request).await.unwrap();
-            let logs = listed.into_inner().ledgers.into_iter();
-            let newest = logs.filter(|ledger| ledger.kind == "log").next_back();
+            let mut logs = listed.into_inner().ledgers.into_iter();
+            let newest = logs.rfind(|ledger| ledger.kind == "log");
             let newest = LedgerId(newest.unwrap().ledger);
             world.stop();
             world.stopped().await;
