@@ -86,6 +86,7 @@ impl Asked {
         let request = v1::OffsetsRequest {
             partition: self.partition(index),
             at_time: None,
+            start_only: false,
         };
         (self.offsets)(request).await
     }

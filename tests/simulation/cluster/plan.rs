@@ -79,15 +79,9 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
     sleep(KNOWN).await;
     chaos.arm(world);
     chaos.begin(world);
-    let victims = Victims::default();
     let planners = ["u0", "u1"].map(Process::new);
     let swapper = Process::new("u5");
-    let processes = cluster.brokers().into_iter().map(|one| one.process.clone());
-    let processes = processes.chain(planners.clone()).chain([swapper.clone()]);
-    victims
-        .lock()
-        .expect("no panic under this lock")
-        .extend(processes);
+    let victims = victims(&cluster, planners.iter().chain([&swapper]));
     for planner in &planners {
         plan_upkeep(world, planner);
     }
@@ -137,17 +131,33 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
         broker.process.kill();
     }
     if let Some(drain) = drain {
-        // Whoever takes the partition over closes what is open at the bookie that goes.
-        let owner = show(&cluster, None, 0).await;
-        drain.end(world).await;
-        // What it knows of where copies are is older than the drain's end.
-        if let Some(handle) = owner.partitions.opened(cluster.partition) {
-            judge_log(&cluster, &handle).await;
-        }
-        owner.process.kill();
+        drained(world, &cluster, drain).await;
     }
     planners.iter().chain([&last]).for_each(Process::kill);
     keeping.abort();
     show(&cluster, consumers.as_ref(), 1).await;
     end(&cluster)
+}
+
+/// What may be killed and frozen: the brokers, and these.
+fn victims<'a>(cluster: &Cluster, others: impl Iterator<Item = &'a Process>) -> Victims {
+    let victims = Victims::default();
+    let brokers = cluster.brokers().into_iter().map(|one| one.process.clone());
+    victims
+        .lock()
+        .expect("no panic under this lock")
+        .extend(brokers.chain(others.cloned()));
+    victims
+}
+
+/// Waits until the bookie that is drained holds nothing that is needed, and reads all of the log without it.
+async fn drained(world: &Arc<World>, cluster: &Arc<Cluster>, drain: Drain) {
+    // Whoever takes the partition over closes what is open at the bookie that goes.
+    let owner = show(cluster, None, 0).await;
+    drain.end(world).await;
+    // What it knows of where copies are is older than the drain's end.
+    if let Some(handle) = owner.partitions.opened(cluster.partition) {
+        judge_log(cluster, &handle).await;
+    }
+    owner.process.kill();
 }

@@ -204,7 +204,8 @@ async fn run(loss: Loss, from: u64, mutant: Option<Mutant>) -> (u64, Vec<String>
     sleep(REST).await;
     w.pause();
     let messages = seen.load(Ordering::Relaxed);
-    let end = timeout(Duration::from_secs(60), lose(&scene, ledger, loss, &case)).await;
+    let losing = Box::pin(lose(&scene, ledger, loss, &case));
+    let end = timeout(Duration::from_secs(60), losing).await;
     let end = end.unwrap_or_else(|_| panic!("{case}: stuck\n{}", scene.world.trace.text()));
     scene.world.network.heal();
     w.resume();

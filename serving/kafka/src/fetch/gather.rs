@@ -148,6 +148,24 @@ pub(super) async fn look(
             Err(fault) => Found::failed(code(link, &spot.topic, &fault)),
         };
     }
+    read(
+        link,
+        (version, spot),
+        open,
+        (Offset(offset), begin, end),
+        budget,
+    )
+    .await
+}
+
+/// Reads at an offset that the log holds, between its ends.
+async fn read(
+    link: &Link,
+    (version, spot): (i16, &Spot),
+    open: &PartitionHandle,
+    (offset, begin, end): (Offset, i64, i64),
+    budget: &mut Budget,
+) -> Found {
     let bytes = spot.bytes_max.min(budget.left);
     budget.full |= budget.left == 0 && budget.first_allowed == 0;
     if budget.full || (bytes == 0 && budget.first_allowed == 0) {
@@ -156,7 +174,7 @@ pub(super) async fn look(
             ..Found::empty(end, begin)
         };
     }
-    match open.read(Offset(offset), bytes.max(1)).await {
+    match open.read(offset, bytes.max(1)).await {
         Ok(chunk) => {
             let epoch = open.leader_epoch();
             let limits = Limits {
