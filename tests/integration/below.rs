@@ -161,7 +161,7 @@ fn damage_above_an_accepted_loss_is_told() {
     let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
     let log = listed
         .iter()
-        .find(|one| one["ledger"].to_string() == ledger)
+        .find(|one| one["ledger"].as_u64() == ledger.parse().ok())
         .unwrap();
     let passed = ["entry 3 (passed over)", "entry 7 (passed over)"];
     assert_eq!(

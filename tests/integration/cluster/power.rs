@@ -100,8 +100,11 @@ fn volume_whose_power_fails_keeps_what_was_synced_and_nothing_else() {
     assert!(!unsynced.exists());
 }
 
+/// Records as they were found, in order.
+type Found = Vec<(Place, Id)>;
+
 /// Produces through a failure of the power of all bookies; what was sent, and what was found.
-fn all_lose_power(settings: &[(&str, &str)]) -> Option<(Arc<Truth>, Vec<(Place, Id)>)> {
+fn all_lose_power(settings: &[(&str, &str)]) -> Option<(Arc<Truth>, Found)> {
     let ports = Ports::take();
     let mut powered = Powered::start(ports.first, settings)?;
     let runtime = runtime();

@@ -94,8 +94,8 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
         .then(|| Consumers::start(&cluster));
     let pause = Duration::from_millis(rng.random_range(10..400));
     let mut clients = vec![tokio::spawn(follow(cluster.clone(), pause))];
-    let trims = world.seeds.stream("trims");
     if rng.random_bool(TRIM_SHARE) {
+        let trims = world.seeds.stream("trims");
         clients.push(tokio::spawn(trim(cluster.clone(), trims)));
     }
     let drain = rng
@@ -105,11 +105,8 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng) -> Run {
         tokio::spawn(Mover::new(&cluster).run(FIRE));
     }
     let events = world.seeds.stream("cluster");
-    clients.push(tokio::spawn(cluster.clone().run(
-        events,
-        victims.clone(),
-        FIRE,
-    )));
+    let events = cluster.clone().run(events, victims.clone(), FIRE);
+    clients.push(tokio::spawn(events));
     chaos.run(world, &victims, FIRE).await;
     world.heal().await;
     swapper.kill();
