@@ -9,7 +9,7 @@ use hulse_proto::id::Offset;
 use hulse_proto::time::TimestampMs;
 
 use super::core::PartitionCore;
-use crate::state::MetaState;
+use crate::state::{MetaState, PartitionState};
 
 /// It, with its place in the log.
 #[derive(Debug)]
@@ -55,5 +55,15 @@ pub(super) fn batch_summary(header: &BatchHeader) -> BatchSummary {
         hash_max: u16::MAX,
         expires_at: 0,
         base_timestamp: header.base_timestamp,
+    }
+}
+
+impl<M: MetaState, T> PartitionCore<M, T> {
+    /// By mutation only: the state with all that was accepted, confirmed or not.
+    pub(super) fn accepted_state(&self) -> PartitionState<M> {
+        let mut state = self.state.clone();
+        state.log.producers = self.accepted.clone();
+        state.log.end = self.next_offset;
+        state
     }
 }

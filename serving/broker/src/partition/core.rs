@@ -478,14 +478,6 @@ impl<M: MetaState, T> PartitionCore<M, T> {
         self.state.apply_meta(number, delta);
     }
 
-    /// By mutation only: the state with all that was accepted, confirmed or not.
-    fn accepted_state(&self) -> PartitionState<M> {
-        let mut state = self.state.clone();
-        state.log.producers = self.accepted.clone();
-        state.log.end = self.next_offset;
-        state
-    }
-
     /// The snapshot is confirmed, or was given up.
     pub(crate) fn snapshot_done(&mut self, written: bool, now: TimestampMs) {
         let counted = self.snapshot_running.take();

@@ -15,6 +15,9 @@ use super::takeover::Collaborators;
 use super::task::Task;
 use crate::state::MetaState;
 
+/// After the state was to be written into another ledger, the next try waits this long.
+const STATE_RETRY: TimestampMs = 30_000;
+
 /// What a topic says of copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Replication {
@@ -63,6 +66,7 @@ impl Task {
             writer.client = self.client.clone();
         }
         self.note_wear();
+        self.state_copies_not_before = TimestampMs::MIN;
         let now = self.clock.now_ms();
         self.note_state_copies(now);
     }
@@ -76,7 +80,8 @@ impl Task {
     /// What the partition remembers goes into a ledger with the right quorums, if it stands in another one.
     pub(super) fn note_state_copies(&mut self, now: TimestampMs) {
         let home = self.state_writer.as_ref();
-        if home.is_some_and(StateWriter::is_outdated) {
+        if home.is_some_and(StateWriter::is_outdated) && now >= self.state_copies_not_before {
+            self.state_copies_not_before = now + STATE_RETRY;
             self.core.snapshot_for_copies(now);
         }
     }

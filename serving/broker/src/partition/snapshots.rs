@@ -128,7 +128,8 @@ impl StateWriter {
         check_size(&records)?;
         let bodies: Vec<_> = records.iter().map(MetaRecord::encode).collect();
         let size: u64 = bodies.iter().map(|body| body.len() as u64).sum();
-        let outdated = self.is_outdated();
+        // What cannot be made is no reason to end the ledger that there is.
+        let outdated = self.is_outdated() && self.can_make_one().await;
         if self.writer.as_ref().is_none_or(|writer| {
             let limit = ROLL_BYTES_MIN.max(4 * size);
             writer.appended_bytes() + size > limit || outdated
@@ -163,6 +164,16 @@ impl StateWriter {
     pub(super) fn is_outdated(&self) -> bool {
         let newest = self.quorums;
         newest.is_some_and(|quorums| quorums != self.client.quorums())
+    }
+
+    /// Whether there are bookies enough for a new ledger, as far as metadata know.
+    async fn can_make_one(&self) -> bool {
+        let quorums = self.client.quorums();
+        let Ok(all) = self.client.candidates().await else {
+            return false;
+        };
+        let live = all.iter().filter(|candidate| candidate.live).count();
+        all.len() >= quorums.ensemble as usize && live >= quorums.ack as usize
     }
 
     async fn next_ledger(&mut self, with: &Collaborators) -> Result<(), SnapshotError> {

@@ -13,6 +13,7 @@ use bookie_metadata::Compare;
 use hulse_proto::entry::NewEntry;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId};
+use hulse_proto::time::TimestampMs;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -77,6 +78,8 @@ pub(crate) struct Task {
     pub(super) writer: Option<LedgerWriter>,
     /// Makes its ledgers, with the quorums of its topic.
     pub(super) client: LedgerClient,
+    /// The state is not written for the sake of its copies before.
+    pub(super) state_copies_not_before: TimestampMs,
     pub(super) gap_start: Option<Offset>,
     pub(super) appends: Appends,
     /// Home here, or away with `ledger_work`.
@@ -126,6 +129,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
     let task = Task {
         clock: OwnerClock::new(with.clock.clone(), taken.state.log.append_time),
         client: with.client_for(taken.replication),
+        state_copies_not_before: TimestampMs::MIN,
         with,
         runtime: Handle::current(),
         partition: taken.config.partition,
