@@ -53,7 +53,7 @@ EXPLAINED = {
     "A to B": "1,000 records of client A, with key and duplicate headers, read by client B",
     "order-cuts": "OR-03: pipelined idempotent produce, the connection cut several times: order kept, nothing twice, nothing lost",
     "retry-window": "LD-06: server killed and link cut with requests open: nothing twice, nothing lost",
-    "damaged": "a record that storage has lost: the client gets what is below, is told, and reads on behind it; producing goes on",
+    "damaged": "a record that storage has lost: the client gets what is below, is told within a minute, and reads on behind it if asked to",
     "idle-producer": "LD-07: one producer, silent for longer than the server remembers it, goes on; also over a restart",
 }
 

@@ -167,7 +167,7 @@ def producer_perf(bench):
 
 @driver.check("damaged", seconds=150)
 def damaged_partition(bench):
-    """The console consumer prints what is below the lost record and ends with an error; the console producer goes on."""
+    """The console consumer prints what is below the lost record and ends with an error."""
     topic = damaged(bench)
     began = time.monotonic()
     said = tool(bench, "consumer.ConsoleConsumer", "--topic", topic, "--partition", 0, "--offset", "earliest", "--timeout-ms", 60_000,
@@ -176,9 +176,6 @@ def damaged_partition(bench):
     shown = [line for line in said.splitlines() if line.isdigit()]
     expect("records below", [line.encode() for line in shown], numbered(LOST))
     holds(f"it waited for {took:.0f} s: {said[-300:]}", took < 45)
-    tool(bench, "ConsoleProducer", "--topic", topic, feed=b"next\n")
-    out = tool(bench, "GetOffsetShell", "--topic", topic, "--time", -1)
-    holds(out, f"{topic}:0:{2 * LOST + 2}\n" in out)
     return f"ended after {took:.1f} s"
 
 
