@@ -7,7 +7,7 @@
 //! 3. What begins a plan is further from the mean than where the plan ends, and a plan that gains hardly anything is none: loads that
 //!    go up and down a little move nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hulse_proto::id::{NodeName, PartitionId};
 
@@ -69,8 +69,8 @@ pub(super) fn spread(scene: &Scene) -> Spread {
 
 /// The moves that bring each broker near to the mean.
 pub(super) fn plan(scene: &Scene, limits: &BalanceLimits) -> Planned {
-    let before = spread(scene);
     let (pinned, resting) = held_back(scene, limits);
+    let before = spread(scene);
     let planned = Planned {
         before,
         after: before,
@@ -78,10 +78,10 @@ pub(super) fn plan(scene: &Scene, limits: &BalanceLimits) -> Planned {
         pinned,
         resting,
     };
-    if before.is_even(limits) {
+    let mut sides = Sides::of(scene, limits);
+    if before.is_even(limits) || sides.spread().is_even(limits) {
         return planned;
     }
-    let mut sides = Sides::of(scene, limits);
     let (mut moves, mut gained) = (Vec::new(), 0_u64);
     while moves.len() < MOVES_THOUGHT_MAX
         && let Some(step) = sides.next_step()
@@ -92,7 +92,7 @@ pub(super) fn plan(scene: &Scene, limits: &BalanceLimits) -> Planned {
     match gained < sides.mean * sides.goal_percent / 100 {
         true => planned,
         false => Planned {
-            after: Spread::of(sides.all.iter().map(|side| side.load)),
+            after: Spread::of(sides.all.iter().map(Side::real)),
             moves,
             ..planned
         },
@@ -118,12 +118,69 @@ fn held_back(scene: &Scene, limits: &BalanceLimits) -> (usize, usize) {
     (pinned.len(), resting.len())
 }
 
+/// What of a broker can be evened out, when this is what each should have.
+struct Share {
+    /// Pinned, or a partition that is more than any broker should have: it would be too much wherever it was.
+    fixed: u64,
+    /// Everything else.
+    other: u64,
+    /// Such a partition.
+    giant: Option<PartitionId>,
+}
+
+impl Share {
+    fn of(broker: &BrokerLoad, mean: u64) -> Self {
+        let pinned = broker.partitions.values().filter(|load| load.pinned);
+        let pinned = pinned.map(PartitionLoad::weight).sum::<u64>();
+        let free = broker.partitions.iter().filter(|(_, load)| !load.pinned);
+        let heaviest = free.max_by_key(|(_, load)| load.weight());
+        let giant = heaviest.filter(|(_, load)| load.weight() > mean);
+        let fixed = pinned + giant.map_or(0, |(_, load)| load.weight());
+        Self {
+            fixed,
+            other: broker.weight().saturating_sub(fixed),
+            giant: giant.map(|(id, _)| *id),
+        }
+    }
+}
+
+/// What each broker should have, and those that have more than that for good. These are set aside: they give all else that they have,
+/// and the others are to be even among themselves.
+fn set_aside(scene: &Scene) -> (u64, BTreeSet<&NodeName>) {
+    let mut aside = BTreeSet::new();
+    let mut each = mean(ready(scene).map(|(_, broker)| broker.weight()));
+    loop {
+        let rest = ready(scene).filter(|(name, _)| !aside.contains(name));
+        let over = rest.filter(|(_, broker)| Share::of(broker, each).fixed > each);
+        let over: Vec<_> = over.map(|(name, _)| name).collect();
+        let left = ready(scene).count() - aside.len() - over.len();
+        if over.is_empty() || left == 0 {
+            return (each, aside);
+        }
+        aside.extend(over);
+        let loads = ready(scene).map(|(name, broker)| match aside.contains(name) {
+            true => Share::of(broker, each).other,
+            false => broker.weight(),
+        });
+        each = loads.fold(0, u64::saturating_add) / left as u64;
+    }
+}
+
 /// A broker while moves are thought through.
 struct Side<'a> {
     name: &'a NodeName,
+    /// Of one that was set aside: what it should have, and all that it can give.
     load: u64,
+    /// What it has beside that.
+    more: u64,
     /// Partitions that may go, by weight.
     movable: BTreeMap<u64, Vec<PartitionId>>,
+}
+
+impl Side<'_> {
+    fn real(&self) -> u64 {
+        self.load.saturating_add(self.more)
+    }
 }
 
 /// From which side to which, and what it weighs.
@@ -145,33 +202,46 @@ struct Sides<'a> {
 
 impl<'a> Sides<'a> {
     fn of(scene: &'a Scene, limits: &BalanceLimits) -> Self {
+        let (mean, aside) = set_aside(scene);
         let all = ready(scene).map(|(name, broker)| {
+            let share = Share::of(broker, mean);
+            let aside = aside.contains(name);
             let mut movable: BTreeMap<u64, Vec<PartitionId>> = BTreeMap::new();
             for (id, load) in &broker.partitions {
-                if load.may_move(limits) {
+                let stays = aside && share.giant == Some(*id);
+                if load.may_move(limits) && !stays {
                     movable.entry(load.weight()).or_default().push(*id);
                 }
             }
+            let load = match aside {
+                true => mean.saturating_add(share.other),
+                false => broker.weight(),
+            };
             Side {
                 name,
-                load: broker.weight(),
+                load,
+                more: broker.weight().saturating_sub(load),
                 movable,
             }
         });
-        let all: Vec<_> = all.collect();
         Self {
-            mean: mean(all.iter().map(|side| side.load)),
+            all: all.collect(),
+            mean,
             // Half-way in, so that a little more or less does not begin it again.
             goal_percent: u64::from(limits.spread_percent / 2),
-            all,
         }
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::of(self.all.iter().map(|side| side.load))
     }
 
     /// From the broker with most that can give anything, to the one with least.
     fn next_step(&self) -> Option<Step> {
         let loads = || self.all.iter().map(|side| side.load).enumerate();
         let (to, least) = loads().min_by_key(|(_, load)| *load)?;
-        let mut givers: Vec<_> = loads().filter(|(_, load)| *load > self.mean).collect();
+        let above = self.mean.saturating_add(self.margin(least));
+        let mut givers: Vec<_> = loads().filter(|(_, load)| *load > above).collect();
         givers.sort_by_key(|(_, load)| std::cmp::Reverse(*load));
         givers.into_iter().find_map(|(from, most)| {
             let gap = most - least;
@@ -188,6 +258,15 @@ impl<'a> Sides<'a> {
                 gain,
             })
         })
+    }
+
+    /// So much above the mean nobody gives, unless there is one that has hardly anything: many may have a little more than the mean
+    /// then, all for that one.
+    fn margin(&self, least: u64) -> u64 {
+        match least < self.mean / 2 {
+            true => 0,
+            false => self.mean * self.goal_percent / 200,
+        }
     }
 
     fn is_far(&self, load: u64) -> bool {

@@ -86,10 +86,11 @@ async fn brokers_are_evened_out_by_an_operators_word_and_pinned_partitions_stay(
         assert_eq!((&moved.from, &moved.to), (&name(0), &name(1)));
         assert!(moved.partition >= 2 && moved.topic == "public/default/t");
     }
-    assert_eq!(made.moves.len(), PARTITIONS as usize / 2, "{made:?}");
+    // Partitions that have nothing to do count a little each; two more or less are even.
+    assert_eq!(made.moves.len(), 3, "{made:?}");
     let owners = two.owners(0).await;
     let here = owners.iter().filter(|of| **of == name(0)).count();
-    assert_eq!(here, PARTITIONS as usize / 2);
+    assert_eq!(here, PARTITIONS as usize - 3);
     let even = balance(true).await;
     assert!(
         even.moves.is_empty() && even.verdict.starts_with("even"),
