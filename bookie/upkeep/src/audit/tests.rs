@@ -124,6 +124,6 @@ async fn entries_that_were_given_up_are_lacking_only_while_somebody_may_have_the
     let found = lacking().await;
     let wants: Vec<&Want> = found.findings.iter().map(|finding| &finding.want).collect();
     assert!(wants.contains(&&Want::Waiting), "{wants:?}");
-    let others = Want::Entries(vec![6..7]);
+    let others = Want::Entries(std::iter::once(6..7).collect());
     assert!(wants.contains(&&others), "{wants:?}");
 }
