@@ -7,7 +7,7 @@
 //! 1. A transaction takes effect whole or not at all, and only if every compare holds at that moment.
 //! 2. Reads are linearizable: a get or list that began after a commit was answered sees it.
 //! 3. An [`MetadataError::OutcomeUnknown`] transaction may take effect later, even after a read that did not show it
-//!    (storage.md, amendment to M3).
+//!    (storage.md, amendment to M3), but not after a later one of the same store that is bound to no version ([`MetadataStore::txn`]).
 //! 4. A lease is lost only by this store's answer, never by its silence (ARCHITECTURE D6).
 //!
 //! Reading order: `store` (the contract), `basis` (what stores share), `memory`, `embedded`, `etcd`; then [`counter`] and [`cell`],

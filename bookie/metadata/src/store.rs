@@ -177,7 +177,8 @@ pub enum MetadataError {
         /// Words for a person.
         why: String,
     },
-    /// A transaction was sent and not answered: it may have been or may yet be applied.
+    /// A transaction was sent and not answered: it may have been or may yet be applied, but not after a later one that is bound to no
+    /// version was sent through the same store ([`MetadataStore::txn`]).
     #[error("outcome of the metadata transaction is unknown: {why}")]
     OutcomeUnknown {
         /// Words for a person.
@@ -229,6 +230,17 @@ pub trait MetadataStore: Send + Sync + 'static {
     fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<Versioned>, MetadataError>>;
 
     /// Applies a transaction.
+    ///
+    /// One whose outcome is unknown (its future was dropped, or [`MetadataError::OutcomeUnknown`]) may take effect later, if its compares
+    /// hold then. Trying again is safe all the same, with the same compares and the same effects:
+    /// - A transaction is bound to a version if it writes a key whose version it compares. Of all that are bound to one version at most one
+    ///   takes effect, for a version never comes back.
+    /// - One that is not ([`Compare::Absent`], [`Compare::Exists`], no compare) is sent only when no earlier one of this store that is not
+    ///   can take effect any more. So after the answer to the second try, the first one is not waiting somewhere until the key is absent
+    ///   again. While the store cannot make sure of that, it answers `Unavailable` and sends nothing.
+    ///
+    /// That holds for one store and its clones; other processes see a transaction of unknown outcome until it is settled, which a store
+    /// begins by itself at once.
     fn txn(&self, txn: Txn) -> BoxFuture<'_, Result<TxnOutcome, MetadataError>>;
 
     /// Reads one page of a prefix, linearizably when not pinned.

@@ -34,7 +34,8 @@ pub(crate) struct Applied {
     pub(crate) revision: Revision,
 }
 
-fn holds(compare: &Compare, current: Option<&Versioned>) -> bool {
+/// Whether a compare holds for the key as it is.
+pub(crate) fn holds(compare: &Compare, current: Option<&Versioned>) -> bool {
     match compare {
         Compare::Absent(_) => current.is_none(),
         Compare::Exists(_) => current.is_some(),

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A request that may change something is sent to a second member only after [`Failure::NeverSent`].
-//! 2. Every request ends within the options' `request_timeout`.
+//! 2. Every request ends within the options' `request_timeout`, with all that a transaction waits for before and after it.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -104,7 +104,19 @@ impl Links {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        self.ask(call, |_| true).await
+        let until = Instant::now() + self.timeout;
+        self.ask(call, until, |_| true).await
+    }
+
+    /// Asks something that changes the store and may be done any number of times, also late: at each member in turn until one answers.
+    ///
+    /// # Errors
+    /// As [`Failure`] says, of the last one that was asked.
+    pub(super) async fn repeat<T, F>(&self, call: impl Fn(Channel) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.read(call).await
     }
 
     /// Asks something that changes the store: again only if nobody got it.
@@ -115,19 +127,35 @@ impl Links {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        self.ask(call, |failure| matches!(failure, Failure::NeverSent(_)))
-            .await
+        let until = Instant::now() + self.timeout;
+        self.write_until(call, until).await
+    }
+
+    /// As [`Links::write`], with an end of its own.
+    ///
+    /// # Errors
+    /// As [`Failure`] says.
+    pub(super) async fn write_until<T, F>(
+        &self,
+        call: impl Fn(Channel) -> F,
+        until: Instant,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let unsent = |failure: &Failure| matches!(failure, Failure::NeverSent(_));
+        self.ask(call, until, unsent).await
     }
 
     async fn ask<T, F>(
         &self,
         call: impl Fn(Channel) -> F,
+        deadline: Instant,
         again: impl Fn(&Failure) -> bool,
     ) -> Result<T, Failure>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let deadline = Instant::now() + self.timeout;
         let mut tries = 0;
         loop {
             let (place, channel) = self.member();

@@ -23,9 +23,21 @@ pub(super) fn transaction(keys: &Keyspace, txn: &Txn) -> etcd::TxnRequest {
         failure: txn
             .compares
             .iter()
-            .map(|compare| read(keys, compare.key()))
+            .map(|compare| read(keys.inside(compare.key())))
             .collect(),
     }
+}
+
+/// The same, which also compares that the fence was last written by the revision `at` (0: never). A conflict reads it last.
+pub(super) fn fenced(mut txn: etcd::TxnRequest, fence: &[u8], at: i64) -> etcd::TxnRequest {
+    txn.compare.push(etcd::Compare {
+        result: CompareResult::Equal.into(),
+        target: CompareTarget::Mod.into(),
+        key: fence.to_vec().into(),
+        target_union: Some(TargetUnion::ModRevision(at)),
+    });
+    txn.failure.push(read(fence.to_vec()));
+    txn
 }
 
 fn compare(keys: &Keyspace, compare: &Compare) -> etcd::Compare {
@@ -67,12 +79,36 @@ fn operation(keys: &Keyspace, op: &Op) -> etcd::RequestOp {
     }
 }
 
-fn read(keys: &Keyspace, key: &str) -> etcd::RequestOp {
+fn read(key: Vec<u8>) -> etcd::RequestOp {
     etcd::RequestOp {
         request: Some(Request::RequestRange(etcd::RangeRequest {
-            key: keys.inside(key).into(),
+            key: key.into(),
             ..etcd::RangeRequest::default()
         })),
+    }
+}
+
+/// Takes from the answer to a [`fenced`] transaction what it says of the fence: the revision that wrote it last (0: none), or `None` when
+/// it committed.
+///
+/// # Errors
+/// `Corrupt` when the answer has another shape than the request asked for.
+pub(super) fn fence(answer: &mut etcd::TxnResponse) -> Result<Option<i64>, MetadataError> {
+    if answer.succeeded {
+        return Ok(None);
+    }
+    let found = answer.responses.pop();
+    match found.and_then(|found| found.response) {
+        Some(Response::ResponseRange(range)) => {
+            Ok(Some(range.kvs.first().map_or(0, |row| row.mod_revision)))
+        }
+        other => Err(not_a_read(&other)),
+    }
+}
+
+fn not_a_read(answer: &Option<Response>) -> MetadataError {
+    MetadataError::Corrupt {
+        why: format!("etcd answered a read with {answer:?}"),
     }
 }
 
@@ -100,9 +136,7 @@ pub(super) fn outcome(
                 .next()
                 .map(|row| keys.row(row))
                 .transpose(),
-            other => Err(MetadataError::Corrupt {
-                why: format!("etcd answered a read with {other:?}"),
-            }),
+            other => Err(not_a_read(&other)),
         })
         .collect::<Result<Vec<_>, _>>()?;
     Ok(TxnOutcome::Conflict { current })

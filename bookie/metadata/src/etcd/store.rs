@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use hulse_proto::wire::etcd::{self, kv_client::KvClient, lease_client::LeaseClient};
+use tokio::time::Instant;
 use tonic::Code;
 use tonic::transport::Channel;
 
 use super::changes;
+use super::fence::{self, Fence, Sent};
 use super::keyspace::{Keyspace, unsigned};
 use super::links::{ANSWER_BYTES_MAX, Failure, Links, refused, unavailable, unknown};
 use super::options::EtcdOptions;
 use super::request;
+use crate::basis::apply::holds;
 use crate::basis::check;
 use crate::basis::page::PAGE_ROWS_MAX;
 use crate::store::{
@@ -22,28 +25,30 @@ use crate::store::{
 
 /// A metadata store in etcd. Clones share connections.
 #[derive(Clone)]
-pub struct EtcdStore(Arc<Inner>);
+pub struct EtcdStore(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) links: Links,
     pub(super) keys: Keyspace,
+    pub(super) fence: Fence,
 }
 
 impl EtcdStore {
     /// Prepares connections; nothing is dialled before the first request. Needs a tokio runtime.
     ///
     /// # Errors
-    /// `Invalid` for no endpoint, an endpoint that is no `http://host:port`, or a prefix that is not ASCII.
+    /// `Invalid` for no endpoint, an endpoint that is no `http://host:port`, or a prefix that is not ASCII; `Unavailable` when the system
+    /// has no random numbers.
     pub fn new(options: EtcdOptions) -> Result<Self, MetadataError> {
         if !options.prefix.is_ascii() {
             return Err(MetadataError::Invalid {
                 why: format!("the prefix {:?} is not ASCII", options.prefix),
             });
         }
-        Ok(Self(Arc::new(Inner {
-            links: Links::new(&options)?,
-            keys: Keyspace::new(options.prefix),
-        })))
+        let links = Links::new(&options)?;
+        let keys = Keyspace::new(options.prefix);
+        let fence = Fence::new(&keys)?;
+        Ok(Self(Arc::new(Inner { links, keys, fence })))
     }
 
     async fn range(&self, request: etcd::RangeRequest) -> Result<etcd::RangeResponse, Failure> {
@@ -121,17 +126,80 @@ impl EtcdStore {
     }
 
     async fn apply(&self, txn: Txn) -> Result<TxnOutcome, MetadataError> {
+        let until = Instant::now() + self.0.links.timeout();
         let request = request::transaction(&self.0.keys, &txn);
+        if !fence::is_needed(&txn) {
+            return match self.send(&request, until).await {
+                Ok(answer) => request::outcome(&self.0.keys, answer),
+                Err(failure) => Err(self.why_no_outcome(failure, &txn).await),
+            };
+        }
+        for _ in 0..fence::TRIES_MAX {
+            if let Some(outcome) = self.apply_fenced(&txn, request.clone(), until).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(MetadataError::Unavailable {
+            why: "etcd: too many other transactions have no answer".to_owned(),
+        })
+    }
+
+    /// `None`: nothing was changed, because of the fence alone.
+    async fn apply_fenced(
+        &self,
+        txn: &Txn,
+        request: etcd::TxnRequest,
+        until: Instant,
+    ) -> Result<Option<TxnOutcome>, MetadataError> {
+        let sent = Sent::begin(&self.0, until).await?;
+        let at = sent.at;
+        let request = request::fenced(request, self.0.fence.key(), at);
+        let mut answer = match self.send(&request, until).await {
+            Ok(answer) => answer,
+            Err(failure @ Failure::Unclear(_)) => {
+                drop(sent);
+                // Once it is settled, a read decides: it was done by now, or never will be. Else the next transaction waits for that.
+                let _ = fence::settled(&self.0, until).await;
+                return Err(unknown(failure));
+            }
+            Err(failure) => {
+                sent.answered();
+                return Err(self.why_no_outcome(failure, txn).await);
+            }
+        };
+        sent.answered();
+        let found = request::fence(&mut answer)?;
+        let outcome = request::outcome(&self.0.keys, answer)?;
+        self.0.fence.learn(found.unwrap_or(at));
+        let TxnOutcome::Conflict { current } = &outcome else {
+            return Ok(Some(outcome));
+        };
+        let mut compares = txn.compares.iter().zip(current);
+        let stood = compares.all(|(compare, row)| holds(compare, row.as_ref()));
+        Ok(Some(outcome).filter(|_| !stood || found == Some(at)))
+    }
+
+    async fn send(
+        &self,
+        request: &etcd::TxnRequest,
+        until: Instant,
+    ) -> Result<etcd::TxnResponse, Failure> {
         let call = |channel| {
             let request = request.clone();
             async move { kv(channel).txn(request).await }
         };
-        match self.0.links.write(call).await {
-            Ok(answer) => request::outcome(&self.0.keys, answer),
-            Err(Failure::Refused(status)) if status.code() == Code::NotFound => {
-                Err(MetadataError::LeaseEnded(self.ended(&txn).await?.0))
+        self.0.links.write_until(call, until).await
+    }
+
+    async fn why_no_outcome(&self, failure: Failure, txn: &Txn) -> MetadataError {
+        match failure {
+            Failure::Refused(status) if status.code() == Code::NotFound => {
+                match self.ended(txn).await {
+                    Ok(lease) => MetadataError::LeaseEnded(lease.0),
+                    Err(error) => error,
+                }
             }
-            Err(failure) => Err(unknown(failure)),
+            failure => unknown(failure),
         }
     }
 

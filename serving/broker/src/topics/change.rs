@@ -48,7 +48,8 @@ impl Expected<'_> {
 }
 
 /// Applies `op` to the expected key. While an outcome is unknown and the key has the old version, the same bytes are sent again
-/// (storage.md, amendment to M3): both tries compare the same version, so at most one of them takes effect.
+/// (storage.md, amendment to M3): of all tries at most one takes effect, also of those that compare that the key is absent, since the store
+/// sends none of these while an earlier one may still come ([`MetadataStore::txn`]).
 ///
 /// # Errors
 /// `METADATA_UNAVAILABLE`: nothing was changed. `METADATA_UNKNOWN`: not resolved within [`RESOLVE_MAX`]; it may yet be applied.

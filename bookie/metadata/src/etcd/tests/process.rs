@@ -47,6 +47,13 @@ impl Etcd {
         format!("http://127.0.0.1:{}", self.ports.0)
     }
 
+    /// Stops it (`-STOP`) or lets it go on (`-CONT`).
+    pub(super) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
     pub(super) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
