@@ -60,15 +60,11 @@ impl Partitions {
     /// Moves the owner's key on, so that no transaction of an earlier owner can land any more: one that was sent and never
     /// answered finds its other keys absent again once they are deleted, and would bring a deleted ledger back.
     async fn end_guards(&self, partition: PartitionId) -> Result<(), Fault> {
-        let key = partition_key(partition);
-        let found = self.with.metadata.get(&key).await;
-        if found
-            .map_err(|error| storage_fault::metadata(&error))?
-            .is_some()
-        {
-            win_epoch(&self.with, partition, Claim::Deletion).await?;
+        match win_epoch(&self.with, partition, Claim::Deletion).await {
+            // It never had one, or another broker was faster: no transaction that compares it can land.
+            Err(fault) if fault.reason == Reason::PartitionNotFound => Ok(()),
+            won => won.map(drop),
         }
-        Ok(())
     }
 
     async fn delete_ledger(&self, ledger: LedgerId) -> Result<(), Fault> {
@@ -138,5 +134,49 @@ impl Partitions {
                 _ => return first_fault.map(|()| swept),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bookie_metadata::MetadataStore as _;
+    use bookie_metadata::testing::{Call, Fate};
+    use hulse_proto::id::TopicId;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::testing::MemoryBroker;
+
+    const SLOW: std::time::Duration = std::time::Duration::from_secs(1);
+
+    /// Case: two brokers delete a topic at the same time, and one is through while the other is about to end its guards.
+    #[tokio::test(start_paused = true)]
+    async fn deletion_that_another_broker_finished_leaves_no_key_of_the_partition_behind() {
+        let memory = MemoryBroker::default();
+        let (first, second) = (memory.leased(SLOW), memory.front(|_| {}));
+        let slow = first.front(|_| {});
+        let partition = PartitionId {
+            topic: TopicId(Uuid::from_u128(7)),
+            index: 0,
+        };
+        let open = second.partitions().open(partition).await.unwrap();
+        assert_eq!(open.leader_epoch().0, 1);
+        let key = partition_key(partition);
+        let wins = key.clone();
+        // It has read the key; what it writes comes when the other is done.
+        first.metadata.choose(move |call| match call {
+            Call::Get(key) if key == wins => Fate::Slow(SLOW),
+            _ => Fate::Pass,
+        });
+        let deleting = tokio::spawn({
+            let partitions = slow.partitions().clone();
+            async move { partitions.end_guards(partition).await }
+        });
+        tokio::time::sleep(SLOW / 2).await;
+        second.partitions().delete_data(partition).await.unwrap();
+        assert_eq!(memory.metadata.get(&key).await.unwrap(), None);
+        deleting.await.unwrap().unwrap();
+        let left = memory.metadata.get(&key).await.unwrap();
+        assert_eq!(left, None, "nobody would ever remove it");
     }
 }

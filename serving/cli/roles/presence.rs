@@ -320,6 +320,53 @@ mod tests {
         kept.abort();
     }
 
+    /// Notes what it is told of its lease.
+    #[derive(Clone, Default)]
+    struct Told(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Registered for Told {
+        fn ops(&self, lease: LeaseId) -> Vec<Op> {
+            vec![Op::Put {
+                key: KEY.to_owned(),
+                value: "a".into(),
+                lease: Some(lease),
+            }]
+        }
+
+        fn mode(&self) -> &'static str {
+            "normal"
+        }
+
+        fn standing(&self, _: bool) {}
+
+        fn asks(&self) {
+            self.0.lock().unwrap().push("asks");
+        }
+
+        fn renewed(&self, anew: bool) {
+            let word = if anew { "anew" } else { "renewed" };
+            self.0.lock().unwrap().push(word);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_registered_hears_of_each_lease_and_each_renewal_after_it_was_asked_for() {
+        let store: Arc<dyn MetadataStore> = Arc::new(MemoryStore::new());
+        let told = Told::default();
+        let presence = Presence::register(Arc::clone(&store), told.clone());
+        let presence = presence.await.unwrap();
+        let lease = presence.lease;
+        let kept = tokio::spawn(presence.keep(CancellationToken::new()));
+        tokio::time::sleep(RENEW * 3 / 2).await;
+        store.end_lease(lease).await.unwrap();
+        tokio::time::sleep(RENEW).await;
+        let heard = told.0.lock().unwrap().clone();
+        // The second renewal is refused, and followed by another lease.
+        let expected = ["asks", "anew", "asks", "renewed", "asks", "asks", "anew"];
+        assert_eq!(heard, expected);
+        kept.abort();
+    }
+
     /// A process that claims its key.
     struct Claimed(&'static str);
 

@@ -21,7 +21,7 @@ use super::front::Front;
 use super::peers::work_on;
 use super::wire::invalid;
 use crate::balance::MoveReason;
-use crate::owners::moved_to;
+use crate::owners::{moved_to, owner_of};
 use crate::partition::{Claim, differs, read_ahead};
 
 /// Partitions that are given away at the same time when a broker leaves.
@@ -62,15 +62,36 @@ impl Front {
             revision: self.partitions.with.owners.revision().0,
         };
         let took = Instant::now();
-        let _leaving = Leaving::begin(self, id, &owner);
+        let leaving = Leaving::begin(self, id, &owner);
         self.partitions
             .close_below(id, OwnerEpoch(epoch.0 + 1), moved_to(&owner))
             .await;
         let take = work_on(id, Work::Take(epoch.0));
-        let done = self.ask_peer(&target.endpoint, take).await?;
+        let done = match self.ask_living(&target, take).await {
+            Ok(done) => done,
+            Err(fault) => {
+                drop(leaving);
+                return self.not_taken(id, to, fault).await;
+            }
+        };
         self.metrics.balance().paused(took.elapsed());
         tracing::info!(partition = %id, %to, epoch = done.leader_epoch, took = ?took.elapsed(), "partition was handed over");
         Ok(OwnerEpoch(done.leader_epoch))
+    }
+
+    /// Nobody says that the new owner took it. Whoever wins the next epoch serves it: that one, if it was only silent, or this broker.
+    async fn not_taken(
+        &self,
+        id: PartitionId,
+        to: &NodeName,
+        fault: Fault,
+    ) -> Result<OwnerEpoch, Fault> {
+        let moved = self.open(id).await.map(drop);
+        let owner = moved.err().as_ref().and_then(owner_of);
+        match owner.filter(|owner| owner.broker == to.as_str() && owner.leader_epoch > 0) {
+            Some(owner) => Ok(OwnerEpoch(owner.leader_epoch)),
+            None => Err(fault),
+        }
     }
 
     /// Another broker hands a partition over, of which it had this epoch.
@@ -148,7 +169,7 @@ impl Front {
             Fault::new(Reason::PartitionMoved, words)
         })?;
         let work = work_on(id, Work::MoveTo(to.as_str().to_owned()));
-        let done = self.ask_peer(&owner.endpoint, work).await?;
+        let done = self.ask_living(&owner, work).await?;
         Ok(OwnerEpoch(done.leader_epoch))
     }
 

@@ -23,16 +23,15 @@ use tonic::{Request, Response, Status};
 use super::effects::Rules;
 use super::front::Front;
 use super::wire::{invalid, partition};
-use crate::Topic;
 use crate::authorise::{Action, Resource};
 use crate::owners::{Place, owner_of};
+use crate::subscriptions::SubscriptionName;
+use crate::{BrokerView, Topic};
 
 /// How long a peer may take, opening the partition included.
 const CALL_MAX: Duration = Duration::from_secs(20);
 /// How long a peer may take to say what it has open: less than people's calls wait, who get the rest of the answer without it.
 const DESCRIBE_MAX: Duration = Duration::from_secs(2);
-/// How long a peer may take to say how much it has to do, beside other things that people asked for.
-const LOAD_MAX: Duration = Duration::from_secs(1);
 /// Between two signs of life that are asked for on a connection, and how long one may take: a peer whose machine is gone closes nothing.
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
 const ALIVE_MAX: Duration = Duration::from_secs(5);
@@ -76,7 +75,7 @@ impl Peers {
         Ok(PeersClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX))
     }
 
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         endpoint: &str,
         patience: Duration,
@@ -190,28 +189,19 @@ impl Front {
         self.peers.ask(endpoint, CALL_MAX, call).await
     }
 
-    /// Asks a broker what it has to do, once; `each`: also of each partition.
-    pub(crate) async fn ask_load(
+    /// As [`Front::ask_peer`], and no longer than it lives: one that is frozen answers nothing, and its lease ends.
+    pub(in crate::listener) async fn ask_living(
         &self,
-        endpoint: &str,
-        each: bool,
-    ) -> Result<v1::DescribeLoadResponse, Fault> {
-        let request = v1::DescribeLoadRequest { partitions: each };
-        let call = async |mut peer: PeersClient<Channel>| peer.describe_load(request).await;
-        let patience = if each { DESCRIBE_MAX } else { LOAD_MAX };
-        self.peers.ask(endpoint, patience, call).await
-    }
-
-    /// Passes an operator's word to the balancer.
-    pub(crate) async fn ask_balance(
-        &self,
-        endpoint: &str,
-        dry_run: bool,
-    ) -> Result<v1::BalanceReport, Fault> {
-        let request = v1::BalanceBrokersRequest { dry_run };
-        let call = async |mut peer: PeersClient<Channel>| peer.balance(request).await;
-        let answer = self.peers.ask(endpoint, CALL_MAX, call).await?;
-        Ok(answer.report.unwrap_or_default())
+        broker: &BrokerView,
+        work: v1::PartitionWork,
+    ) -> Result<v1::PartitionDone, Fault> {
+        tokio::select! {
+            biased;
+            done = self.ask_peer(&broker.endpoint, work) => done,
+            () = self.partitions.with.owners.is_over(broker) => {
+                Err(silent_peer(&broker.endpoint, "it does not live any more"))
+            }
+        }
     }
 
     async fn work_here(
@@ -220,7 +210,7 @@ impl Front {
         work: v1::PartitionWork,
     ) -> Result<v1::PartitionDone, Fault> {
         match work.work.clone() {
-            None => Err(invalid("the work is not named; is the other broker newer?")),
+            None => Err(unnamed()),
             Some(Work::CheckOffset(offset)) => {
                 let open = self.open(id).await?;
                 open.check_offset(hulse_proto::id::Offset(offset)).await?;
@@ -298,6 +288,56 @@ fn served(epoch: OwnerEpoch) -> Result<v1::PartitionDone, Fault> {
     })
 }
 
+/// What somebody must be allowed for a piece of work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Need {
+    /// This on the topic.
+    Topic(Action),
+    /// This on the subscription.
+    Subscription(Action, SubscriptionName),
+}
+
+impl Need {
+    fn ask(&self, front: &Front, id: PartitionId) -> Result<(), Fault> {
+        match self {
+            Self::Topic(action) => front.allow(*action, Resource::TopicId(id.topic)),
+            Self::Subscription(action, name) => front.allow(*action, Resource::Subscription(name)),
+        }
+    }
+}
+
+/// The same as the request needs from which the work follows at another broker, so that nobody gains by asking for the work itself.
+/// What only brokers ask each other for is an operator's.
+///
+/// # Errors
+/// `INVALID_REQUEST`: the work is not known here, or is about a cursor of no subscription.
+fn needs(work: &v1::PartitionWork) -> Result<Vec<Need>, Fault> {
+    let of_cursor = |action| {
+        let full = SubscriptionName::parse(&work.subscription, "")?;
+        Ok::<_, Fault>(Need::Subscription(action, full))
+    };
+    Ok(match &work.work {
+        None => return Err(unnamed()),
+        // Of a subscription that is there: whoever attaches has it made where it is missing.
+        Some(Work::MakeCursor(_)) => {
+            vec![of_cursor(Action::Consume)?, Need::Topic(Action::Consume)]
+        }
+        Some(Work::DescribeCursor(_)) => vec![of_cursor(Action::Describe)?],
+        Some(Work::HoldCursor(_) | Work::MoveCursor(_)) => vec![of_cursor(Action::Alter)?],
+        Some(Work::RemoveCursor(_)) => vec![of_cursor(Action::Delete)?],
+        Some(Work::CheckOffset(_)) => vec![Need::Topic(Action::Consume)],
+        Some(Work::Trim(_)) => vec![Need::Topic(Action::Delete)],
+        Some(Work::Effect(_)) => vec![Need::Topic(Action::Alter)],
+        Some(Work::Reopen(_) | Work::Prepare(_) | Work::Take(_) | Work::MoveTo(_)) => {
+            vec![Need::Topic(Action::Operate)]
+        }
+    })
+}
+
+fn unnamed() -> Fault {
+    invalid("the work is not named; is the other broker newer?")
+}
+
 /// Service Peers.
 pub(super) struct PeersService(pub(super) Arc<Front>);
 
@@ -310,7 +350,9 @@ impl v1::peers_server::Peers for PeersService {
         let work = request.into_inner();
         let done = async {
             let id = partition(work.partition.as_ref())?;
-            self.0.allow(Action::Operate, Resource::TopicId(id.topic))?;
+            for need in needs(&work)? {
+                need.ask(&self.0, id)?;
+            }
             self.0.work_here(id, work).await
         };
         self.0.answer("Peers.Do", done).await
@@ -369,6 +411,49 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+
+    #[test]
+    fn work_needs_what_the_request_needs_that_it_follows_from() {
+        let id = PartitionId {
+            topic: TopicId(Uuid::from_u128(7)),
+            index: 0,
+        };
+        let name = SubscriptionName::parse("a/b/s", "").unwrap();
+        let on = |action| Need::Subscription(action, name.clone());
+        let of = |work, subscription: &str| {
+            let subscription = subscription.to_owned();
+            needs(&v1::PartitionWork {
+                subscription,
+                ..work_on(id, work)
+            })
+        };
+        let moves = || Work::MoveCursor(v1::MoveCursorWork::default());
+        for (work, needed) in [
+            (
+                Work::MakeCursor(true),
+                vec![on(Action::Consume), Need::Topic(Action::Consume)],
+            ),
+            (Work::DescribeCursor(true), vec![on(Action::Describe)]),
+            (Work::HoldCursor(true), vec![on(Action::Alter)]),
+            (moves(), vec![on(Action::Alter)]),
+            (Work::RemoveCursor(true), vec![on(Action::Delete)]),
+        ] {
+            assert_eq!(of(work.clone(), "a/b/s").unwrap(), needed);
+            // A cursor of nobody is nobody's to touch.
+            assert_eq!(of(work, "").unwrap_err().reason, Reason::InvalidName);
+        }
+        for (work, action) in [
+            (Work::CheckOffset(3), Action::Consume),
+            (Work::Trim(v1::TrimPoint::default()), Action::Delete),
+            (Work::Effect(v1::RulesWork::default()), Action::Alter),
+            (Work::Reopen(true), Action::Operate),
+            (Work::Prepare(true), Action::Operate),
+            (Work::Take(1), Action::Operate),
+            (Work::MoveTo("b".to_owned()), Action::Operate),
+        ] {
+            assert_eq!(of(work, "").unwrap(), [Need::Topic(action)]);
+        }
+    }
 
     #[test]
     fn skip_that_may_have_been_done_is_not_done_again_where_the_partition_went() {

@@ -10,7 +10,7 @@ use hulse_proto::id::{NodeName, OwnerEpoch, PartitionId};
 use hulse_proto::wire::metadata::Partition;
 use hulse_proto::wire::v1;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::redirect::moved_to;
 use super::rule::{Holder, KafkaPlace, LiveBroker, LiveBrokers};
@@ -19,6 +19,9 @@ use crate::partition::moved;
 
 /// A client that came before the other brokers are known comes again after this.
 const KNOWN_SOON: Duration = Duration::from_millis(100);
+
+/// Whether a broker lives is looked at so often while something is asked of it that it may never answer.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A broker that lives, for people and for other wires.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -278,6 +281,18 @@ impl Owners {
             broker: broker.as_str().to_owned(),
             revision: revision.0,
         })
+    }
+
+    /// Answers when this life of a broker is over, as far as is heard. Cancel-safe.
+    pub(crate) async fn is_over(&self, broker: &BrokerView) {
+        let lives = || {
+            let view = self.view();
+            let found = view.live().get(&broker.name);
+            found.is_some_and(|found| found.boot == broker.boot)
+        };
+        while lives() {
+            sleep(LOOK_EVERY).await;
+        }
     }
 
     /// The newest revision that was heard of.

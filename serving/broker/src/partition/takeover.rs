@@ -273,17 +273,25 @@ impl Claim {
         key: Option<(&Partition, Revision)>,
     ) -> Result<(), Fault> {
         match (self, key) {
-            (Self::Deletion, _) => Ok(()),
+            (Self::Deletion, Some(_)) => Ok(()),
+            // Another broker has removed it: what is won now would be left for ever.
+            (Self::Deletion, None) => Err(nothing_left()),
             (Self::HandedOver(epoch), Some((record, _))) if record.owner_epoch == epoch.0 => Ok(()),
             (Self::Owner | Self::HandedOver(_), key) => with.owners.judge(partition, key),
         }
     }
 }
 
+fn nothing_left() -> Fault {
+    let why = "the partition was removed; nothing of it is left";
+    Fault::new(Reason::PartitionNotFound, why)
+}
+
 /// P1: the owner's key with an epoch one higher and this broker's boot in it, and its version.
 ///
 /// # Errors
-/// `PARTITION_MOVED` where the claim does not stand; `PARTITION_LOADING`; those of metadata.
+/// `PARTITION_MOVED` where the claim does not stand; `PARTITION_NOT_FOUND`: it is to be deleted, and was; `PARTITION_LOADING`; those of
+/// metadata.
 pub(crate) async fn win_epoch(
     with: &Collaborators,
     partition: PartitionId,

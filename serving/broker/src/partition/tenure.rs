@@ -42,26 +42,36 @@ pub(crate) struct Tenure {
     won: Revision,
     /// The last term of the broker's lease in which it was seen to be this broker's.
     term: AtomicU64,
-    /// The last look; made at the first one, as few partitions are ever in doubt.
-    look: OnceLock<Box<Mutex<Option<Look>>>>,
+    /// Made at the first look, as few partitions are ever in doubt.
+    looks: OnceLock<Box<Looks>>,
+}
+
+/// Looks at one partition, one after the other.
+#[derive(Default)]
+struct Looks {
+    /// How many were begun.
+    begun: AtomicU64,
+    /// The last one that is over. Whoever holds it looks.
+    last: Mutex<Option<Look>>,
 }
 
 /// A look that is over.
 struct Look {
+    number: u64,
     begun: Moment,
     ended: Moment,
     found: Result<(), Fault>,
 }
 
 impl Look {
-    /// It answers who came then and bears what is so old. That nothing could be learnt is as old as its end: who waited for it would
-    /// wait as long for nothing again.
-    fn answers(&self, came: Moment, old: Duration) -> bool {
+    /// It was begun after so many others, or answers who came at this moment and bears what is so old. That nothing could be learnt is as
+    /// old as its end: who waited for it would wait as long for nothing again.
+    fn answers(&self, (begun, came): (u64, Moment), old: Duration) -> bool {
         let said = match self.found {
             Ok(()) => self.begun,
             Err(_) => self.ended,
         };
-        came.since(said) <= old
+        self.number > begun || (!old.is_zero() && came.since(said) <= old)
     }
 }
 
@@ -81,7 +91,7 @@ impl Tenure {
         Self {
             won,
             term: AtomicU64::new(term),
-            look: OnceLock::new(),
+            looks: OnceLock::new(),
         }
     }
 
@@ -167,9 +177,9 @@ impl PartitionHandle {
         if lease.vouches_for(tenure.term()) {
             return Ok(());
         }
-        let came = lease.now();
-        let last = tenure.look.get_or_init(Box::default);
-        let mut last = last.lock().await;
+        let looks = tenure.looks.get_or_init(Box::default);
+        let came = (looks.begun.load(Ordering::SeqCst), lease.now());
+        let mut last = looks.last.lock().await;
         // Whoever was before may have found it.
         if lease.vouches_for(tenure.term()) && self.ended().is_none() {
             return Ok(());
@@ -177,9 +187,11 @@ impl PartitionHandle {
         if let Some(look) = last.as_ref().filter(|look| look.answers(came, old)) {
             return look.found.clone();
         }
+        let number = looks.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let begun = lease.now();
         let found = self.look().await;
         *last = Some(Look {
+            number,
             begun,
             ended: lease.now(),
             found: found.clone(),

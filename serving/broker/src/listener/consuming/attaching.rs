@@ -40,6 +40,7 @@ pub(super) async fn attach(
         None => front.topics.find(id.topic).await?,
     };
     let name = SubscriptionName::parse(&request.subscription, namespace_of(&topic.name))?;
+    front.allow(Action::Consume, Resource::Subscription(&name))?;
     let hold = request.policies.as_ref().and_then(|policies| policies.hold);
     let new = NewSubscription {
         kind,

@@ -14,7 +14,7 @@ use crate::Topic;
 use crate::listener::front::Front;
 use crate::listener::peers::work_on;
 use crate::listener::wire::invalid;
-use crate::subscriptions::{StartPoint, Subscription};
+use crate::subscriptions::{StartPoint, Subscription, not_of_topic};
 
 impl Front {
     /// Makes the subscription's cursor on a partition, where it is missing.
@@ -145,30 +145,34 @@ impl Front {
     ) -> Result<v1::PartitionDone, Fault> {
         let open = self.open(id).await?;
         let mut done = v1::PartitionDone::default();
-        let cursor = Uuid::from_slice(&work.cursor_uuid).map(SubscriptionId);
-        let cursor = cursor.map_err(|_| invalid("the cursor's name is not 16 bytes"));
-        match work.work {
-            Some(Work::HoldCursor(hold)) => {
-                open.hold_cursor(cursor?, hold).await?;
-                return Ok(done);
-            }
-            Some(Work::RemoveCursor(_)) => {
-                open.remove_cursor(cursor?, true).await?;
-                return Ok(done);
-            }
-            _ => {}
-        }
         let name = self.subscription_name(&work.subscription, None)?;
         let subscription = self.subscriptions.get(&name).await?;
         if let Some(Work::MakeCursor(_)) = work.work {
             self.make_cursor(&open, &subscription).await?;
             return Ok(done);
         }
+        let cursor = Uuid::from_slice(&work.cursor_uuid).map(SubscriptionId);
+        let cursor = cursor.map_err(|_| invalid("the cursor's name is not 16 bytes"))?;
+        // Whoever may do this to one subscription must not do it to another's cursor.
+        if subscription.cursor(id.topic) != Some(cursor) {
+            return Err(not_of_topic(&subscription));
+        }
+        match work.work {
+            Some(Work::HoldCursor(hold)) => {
+                open.hold_cursor(cursor, hold).await?;
+                return Ok(done);
+            }
+            Some(Work::RemoveCursor(_)) => {
+                open.remove_cursor(cursor, true).await?;
+                return Ok(done);
+            }
+            _ => {}
+        }
         let topic: Topic = self.topics.find(id.topic).await?;
         let place = Place {
             topic: topic.name.clone(),
             partition: id,
-            cursor: cursor?,
+            cursor,
         };
         match work.work {
             Some(Work::DescribeCursor(ranges)) => {
