@@ -158,7 +158,7 @@ impl Front {
             Fault::new(Reason::PartitionMoved, words)
         })?;
         let work = work_on(id, Work::MoveTo(to.as_str().to_owned()));
-        let done = self.ask_peer(&owner.endpoint, work).await?;
+        let done = self.ask_living(&owner, work).await?;
         Ok(OwnerEpoch(done.leader_epoch))
     }
 

@@ -2,8 +2,8 @@
 //!
 //! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `consuming` (sessions), `subscriptions`, `identity`
 //! (producer ids), `admin` (`retention`, `backlog`: its words for them; `effects`: what a change would let go; `damage`; `cluster`,
-//! `bookies`, `brokers`: the cell and its nodes), `peers` (what the owner does that another broker was asked for; `handing`,
-//! `arrivals`: partitions change hands; `draining`: all of a broker's, by order). They share `front`:
+//! `bookies`, `brokers`: the cell and its nodes), `peers` (what the owner does that another broker was asked for; `loads`: how much it
+//! has to do; `handing`, `arrivals`: partitions change hands; `draining`: all of a broker's, by order). They share `front`:
 //! what is served, who may ask, and how an answer is counted. `wire` checks what came from outside, once; `opening` opens a
 //! partition for a request; `ingress` bounds what is read. `accept` and `router` are the server that carries the services; `seam` is
 //! what a listener of another wire stands on.
@@ -30,6 +30,7 @@ mod handing;
 mod identity;
 mod ingress;
 mod ledgers;
+mod loads;
 mod lookup;
 mod opening;
 mod peers;

@@ -32,8 +32,6 @@ use crate::{BrokerView, Topic};
 const CALL_MAX: Duration = Duration::from_secs(20);
 /// How long a peer may take to say what it has open: less than people's calls wait, who get the rest of the answer without it.
 const DESCRIBE_MAX: Duration = Duration::from_secs(2);
-/// How long a peer may take to say how much it has to do, beside other things that people asked for.
-const LOAD_MAX: Duration = Duration::from_secs(1);
 /// Between two signs of life that are asked for on a connection, and how long one may take: a peer whose machine is gone closes nothing.
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
 const ALIVE_MAX: Duration = Duration::from_secs(5);
@@ -204,30 +202,6 @@ impl Front {
                 Err(silent_peer(&broker.endpoint, "it does not live any more"))
             }
         }
-    }
-
-    /// Asks a broker what it has to do, once; `each`: also of each partition.
-    pub(crate) async fn ask_load(
-        &self,
-        endpoint: &str,
-        each: bool,
-    ) -> Result<v1::DescribeLoadResponse, Fault> {
-        let request = v1::DescribeLoadRequest { partitions: each };
-        let call = async |mut peer: PeersClient<Channel>| peer.describe_load(request).await;
-        let patience = if each { DESCRIBE_MAX } else { LOAD_MAX };
-        self.peers.ask(endpoint, patience, call).await
-    }
-
-    /// Passes an operator's word to the balancer.
-    pub(crate) async fn ask_balance(
-        &self,
-        endpoint: &str,
-        dry_run: bool,
-    ) -> Result<v1::BalanceReport, Fault> {
-        let request = v1::BalanceBrokersRequest { dry_run };
-        let call = async |mut peer: PeersClient<Channel>| peer.balance(request).await;
-        let answer = self.peers.ask(endpoint, CALL_MAX, call).await?;
-        Ok(answer.report.unwrap_or_default())
     }
 
     async fn work_here(
