@@ -22,6 +22,7 @@ mod levels;
 mod modes;
 mod node;
 mod power_loss;
+mod probes;
 mod proof;
 mod provenance;
 mod readers;

@@ -4,7 +4,7 @@
 //! what handles see of it) drives the state machine (`core`) which judges,
 //! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
 //! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
-//! ready (`spans`: its ledgers), `trimming` moves its log start, `retaining` does what retention asks, `certain` is what can be read of
+//! ready (`claim`: its epoch, `spans`: its ledgers), `trimming` moves its log start, `retaining` does what retention asks, `certain` is what can be read of
 //! one that does not open, `snapshots` writes its state chain, `replicating` gives its ledgers the copies that its topic asks for,
 //! `ownership` and `tenure` look whether it is still ours. `traffic` counts what it has to do; `ahead` and `brief` make a hand-over
 //! short.
@@ -13,6 +13,7 @@ mod accepted;
 mod ahead;
 mod brief;
 mod certain;
+mod claim;
 mod consuming;
 mod core;
 mod cursors;
@@ -51,6 +52,7 @@ mod trimming;
 
 pub(crate) use ahead::{ReadAhead, differs, read_ahead};
 pub(crate) use certain::{CertainParts, handle as certain_handle};
+pub(crate) use claim::{Claim, win_epoch};
 pub use consuming::{CursorStart, Tie};
 pub use cursors::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorView,
@@ -61,5 +63,5 @@ pub(crate) use ownership::moved;
 pub use replicating::Replication;
 pub(crate) use resting::RestingPartitions;
 pub use takeover::PartitionPolicy;
-pub(crate) use takeover::{Claim, Collaborators, take_over, win_epoch};
+pub(crate) use takeover::{Collaborators, take_over};
 pub(crate) use task::spawn;
