@@ -329,7 +329,8 @@ mod tests {
     use crate::keys::partition_key;
     use crate::log::{TailBudget, TimeTurns};
     use crate::owners::Lease;
-    use crate::partition::takeover::{Claim, PartitionPolicy, go_on, win_epoch};
+    use crate::partition::claim::{Claim, win_epoch};
+    use crate::partition::takeover::{PartitionPolicy, go_on};
 
     async fn owner() -> (Collaborators, StateWriter) {
         let cell = CellId(Uuid::from_u128(1));

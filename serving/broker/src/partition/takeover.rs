@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bookie_client::{LedgerClient, ReadError};
-use bookie_metadata::{Compare, MetadataError, MetadataStore, Op, Revision, Txn, TxnOutcome};
+use bookie_metadata::{Compare, MetadataStore, Revision, Txn};
 use futures::stream::{self, StreamExt};
 use hulse_proto::bookie::ReadClass;
 use hulse_proto::error::{Fault, Reason};
@@ -15,7 +15,6 @@ use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata, LedgerState}
 use hulse_proto::mutant::{Mutant, Mutation};
 use hulse_proto::time::WallClock;
 use hulse_proto::wire::metadata::{ChainLink, Partition};
-use prost::Message;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
