@@ -37,7 +37,7 @@ async fn produce(client: &Client, topic: &str, range: std::ops::Range<u32>) {
     for number in range {
         tickets.push(
             producer
-                .send(Record::new(number.to_string()))
+                .send(Record::new(format!("{number:0500}")))
                 .await
                 .unwrap(),
         );
@@ -116,7 +116,7 @@ fn common(ledgers: &[Ledger]) -> Vec<usize> {
 #[test]
 fn copies_that_were_waited_for_are_what_disks_may_be_lost() {
     let _turn = turn();
-    let settings = [("HULSE_BROKER__LEDGER_ROLL_SIZE", "64KiB")];
+    let settings = [("HULSE_BROKER__LEDGER_ROLL_SIZE", "1MiB")];
     let Some(mut cluster) = Cluster::start_with(PORT, 5, &settings) else {
         return;
     };
@@ -174,7 +174,7 @@ fn copies_that_were_waited_for_are_what_disks_may_be_lost() {
     runtime.block_on(produce(&sdk, "all", 6_000..6_100));
 }
 
-/// More than there are bookies, or than would ever answer.
+/// Of a cluster of three bookies.
 fn impossible_copies_are_refused(at: &str) {
     let refused = told(at, &["topics", "create", "five", "-r", "5"], 1);
     for words in ["HULSE-1010", "3 are registered", "hulse bookie"] {
@@ -223,7 +223,7 @@ fn copies_are_asked_for_refused_and_changed_by_topic() {
         (&1.into(), &1.into())
     );
 
-    // Open ledgers of both brokers are rolled, also those that nobody writes to; what is closed stays as it is, and is told.
+    // Open ledgers are rolled, whoever owns them and also where nobody writes; what is closed stays as it is, and is told.
     let words = told(
         &at,
         &["topics", "update", "grows", "-r", "3", "--ack-quorum", "3"],
@@ -240,7 +240,7 @@ fn copies_are_asked_for_refused_and_changed_by_topic() {
             let logs = all
                 .iter()
                 .filter(|ledger| ledger.kind == "log" && ledger.state == "open");
-            logs.count() == 2 && open.all(|ledger| ledger.bookies.len() == 3)
+            logs.count() >= 1 && open.all(|ledger| ledger.bookies.len() == 3)
         },
     );
     runtime.block_on(produce(&sdk, "grows", 500..1_000));
@@ -393,20 +393,20 @@ fn ledgers_that_nobody_writes_to_get_their_copies_again() {
     let all: Vec<u32> = (0..600).collect();
     assert_eq!(runtime.block_on(read(&sdk, "orders")), all);
     // One of those that are left plans, and tells how far it is.
-    let lives = (0..5).filter(|bookie| ![lost, away].contains(bookie));
-    let pages = lives.filter_map(|bookie| http_get(&cluster.bookie_http(bookie), "/metrics"));
-    let pages: Vec<String> = pages.collect();
-    let plans = |page: &&String| page.contains("hulse_upkeep_planning 1");
-    let planning: Vec<&String> = pages.iter().filter(plans).collect();
-    assert_eq!((pages.len(), planning.len()), (3, 1));
-    for told in [
-        "lacking_ledgers 0",
-        "last_pass_duration_seconds ",
-        "passes_total ",
-    ] {
-        assert!(
-            planning[0].contains(&format!("hulse_upkeep_{told}")),
-            "{told}"
-        );
+    let began = Instant::now();
+    let planning = loop {
+        let lives = (0..5).filter(|bookie| ![lost, away].contains(bookie));
+        let pages = lives.filter_map(|bookie| http_get(&cluster.bookie_http(bookie), "/metrics"));
+        let plans = |page: &String| page.lines().any(|line| line == "hulse_upkeep_planning 1");
+        let planning: Vec<String> = pages.filter(plans).collect();
+        match &planning[..] {
+            [one] if one.contains("hulse_upkeep_lacking_ledgers 0") => break one.clone(),
+            _ => assert!(began.elapsed() < ROLLED_WITHIN, "{planning:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    for told in ["last_pass_duration_seconds ", "passes_total "] {
+        let told = format!("hulse_upkeep_{told}");
+        assert!(planning.contains(&told), "{told}");
     }
 }
