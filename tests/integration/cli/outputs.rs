@@ -37,6 +37,7 @@ const INVOCATIONS: &[&str] = &[
     "brokers list",
     "brokers describe node-1",
     "brokers balance --dry-run",
+    "brokers undrain node-1",
     "bookies list",
     "bookies describe node-1",
     "bookies recommission node-1",
@@ -58,6 +59,8 @@ const TEXT: &[&str] = &[
     "cluster check scale-in",
     "bookies decommission",
     "bookies lost",
+    "brokers drain",
+    "drain",
 ];
 
 #[test]
