@@ -1,7 +1,7 @@
 //! Networks that pass bytes in one direction only, between each two kinds of processes, and processes that slept while their partitions
 //! went to others.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hulse_sdk::Client;
 
@@ -24,6 +24,8 @@ const CUTS: [(Node, Node); 6] = [
 ];
 /// Longer than a lease, and than the silence after which a bookie is replaced.
 const CUT: Duration = Duration::from_millis(4_500);
+/// Above a lease and a fetch that gets no answer.
+const OWNED_WITHIN: Duration = Duration::from_secs(30);
 
 #[test]
 fn networks_of_one_direction_and_sleepers_that_wake_lose_nothing() {
@@ -54,18 +56,8 @@ fn networks_of_one_direction_and_sleepers_that_wake_lose_nothing() {
         std::thread::sleep(CUT + Duration::from_millis(rounds(500, 8_000) as u64));
         runtime.block_on(load.goes_on(&format!("{sleeper:?} sleeps")));
         if let Node::Broker(index) = sleeper {
-            let other = Client::builder(cluster.broker_address(1 - index))
-                .build()
-                .unwrap();
-            let described = runtime
-                .block_on(other.admin().describe_topic(TOPIC))
-                .unwrap();
-            let here = described
-                .partition
-                .iter()
-                .filter(|of| of.leader_epoch > 1)
-                .count();
-            assert!(here > 0, "its partitions have other owners: {described:?}");
+            let other = Client::builder(cluster.broker_address(1 - index));
+            runtime.block_on(have_other_owners(&other.build().unwrap()));
         }
         cluster.process(sleeper).signal("-CONT");
         runtime.block_on(load.goes_on(&format!("{sleeper:?} is awake")));
@@ -78,4 +70,18 @@ fn networks_of_one_direction_and_sleepers_that_wake_lose_nothing() {
     truth.check(&followed, "what was followed");
     assert_eq!(truth.count(|fate| fate == Fate::Failed), 0);
     cluster.stop();
+}
+
+/// Waits until the partitions of a broker that sleeps are served by others: whoever wants them takes them there, and the follower wants
+/// them all.
+async fn have_other_owners(client: &Client) {
+    let began = Instant::now();
+    loop {
+        let described = client.admin().describe_topic(TOPIC).await.unwrap();
+        if described.partition.iter().any(|of| of.leader_epoch > 1) {
+            return;
+        }
+        assert!(began.elapsed() < OWNED_WITHIN, "{described:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::storage_fault;
 
-/// How long a change of unknown outcome is pursued before the caller is told so.
+/// How long a change of unknown outcome is pursued before the caller is told so: the last try included, since clients wait little longer.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
 /// A transaction that is not answered within this has an unknown outcome.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
@@ -75,7 +75,8 @@ async fn settle(
     let mut pause = PAUSES.0;
     let mut unknown: Option<MetadataError> = None;
     loop {
-        match answer(store, &txn).await {
+        let left = give_up.saturating_duration_since(Instant::now());
+        match answer(store, &txn, left.min(ANSWER_WAIT)).await {
             Ok(TxnOutcome::Committed { revision }) => return Ok(Changed::Committed(revision)),
             Ok(TxnOutcome::Conflict { mut current }) => {
                 return Ok(Changed::Differs {
@@ -99,10 +100,14 @@ async fn settle(
     }
 }
 
-async fn answer(store: &dyn MetadataStore, txn: &Txn) -> Result<TxnOutcome, MetadataError> {
-    let answer = tokio::time::timeout(ANSWER_WAIT, store.txn(txn.clone())).await;
+async fn answer(
+    store: &dyn MetadataStore,
+    txn: &Txn,
+    wait: Duration,
+) -> Result<TxnOutcome, MetadataError> {
+    let answer = tokio::time::timeout(wait, store.txn(txn.clone())).await;
     answer.unwrap_or_else(|_| {
-        let why = format!("no answer within {} s", ANSWER_WAIT.as_secs());
+        let why = format!("no answer within {} ms", wait.as_millis());
         Err(MetadataError::OutcomeUnknown { why })
     })
 }

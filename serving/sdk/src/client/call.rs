@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hulse_proto::error::ErrorKind;
@@ -40,16 +39,28 @@ impl Core {
         F: Fn(Channel) -> A + Send,
         A: Future<Output = Result<Response<T>, Status>> + Send,
     {
+        let answered = self.call_any(repeat, attempt).await?;
+        Ok(answered.0)
+    }
+
+    /// The same, and who answered.
+    pub(super) async fn call_any<T, F, A>(
+        &self,
+        repeat: Repeat,
+        attempt: F,
+    ) -> Result<(T, Broker), Error>
+    where
+        F: Fn(Channel) -> A + Send,
+        A: Future<Output = Result<Response<T>, Status>> + Send,
+    {
         let deadline = Instant::now() + self.request_timeout;
         let mut rng = self.child_rng();
         let mut backoff = Backoff::new();
         let mut before: Option<Error> = None;
         loop {
-            let known = self.known_brokers();
-            let index = self.preferred.load(Ordering::Relaxed) % known.len();
-            let broker = &known[index];
-            let error = match self.call_once(broker, repeat, deadline, &attempt).await {
-                Ok(answer) => return Ok(answer),
+            let broker = self.preferred();
+            let error = match self.call_once(&broker, repeat, deadline, &attempt).await {
+                Ok(answer) => return Ok((answer, broker)),
                 Err(error) => error,
             };
             if Instant::now() >= deadline
@@ -63,10 +74,7 @@ impl Core {
             if !error.is_retryable() || (repeat == Repeat::WhenNotApplied && !certain) {
                 return Err(error);
             }
-            // Another caller may have moved on already; then its choice stays.
-            let next = (index + 1) % known.len();
-            let preferred = &self.preferred;
-            let _ = preferred.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
+            self.prefer_another(&broker);
             let wait = backoff.next(&mut rng, error.retry_after());
             if Instant::now() + wait >= deadline {
                 return Err(error);
@@ -101,11 +109,24 @@ impl Core {
         }
     }
 
-    /// From now on calls begin with the next broker.
-    pub(super) fn prefer_another(&self) {
-        let count = self.known_brokers().len();
-        let next = (self.preferred.load(Ordering::Relaxed) + 1) % count;
-        self.preferred.store(next, Ordering::Relaxed);
+    fn preferred(&self) -> Broker {
+        let preferred = self.preferred.lock();
+        preferred.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on calls begin with the broker after `failed`. Where another caller moved on already its choice stays: two that move on
+    /// for the same reason at the same time would come back to where both began.
+    pub(super) fn prefer_another(&self, failed: &Broker) {
+        let known = self.known_brokers();
+        let at = known.iter().position(|broker| broker == failed);
+        let next = at.map_or(0, |at| (at + 1) % known.len());
+        let mut preferred = self
+            .preferred
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if *preferred == *failed {
+            preferred.clone_from(&known[next]);
+        }
     }
 
     /// Those that were given, then those that were learned.

@@ -1,7 +1,6 @@
 //! The client's handle and what its children share.
 
 use std::fmt;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,8 +31,8 @@ pub(crate) struct Core {
     pub(super) brokers: Vec<Broker>,
     /// Others, as look-ups named them: for the time when those that were given do not answer.
     pub(super) learned: Mutex<Vec<Broker>>,
-    /// Index of the one that answered last, among those that were given and then those that were learned.
-    pub(super) preferred: AtomicUsize,
+    /// The one that answered last, of those that were given or learned.
+    pub(super) preferred: Mutex<Broker>,
     pub(crate) request_timeout: Duration,
     pub(crate) client_id: String,
     pub(crate) pool: Pool,
@@ -66,9 +65,9 @@ impl Client {
             None => ChaCha8Rng::from_os_rng(),
         };
         let core = Core {
+            preferred: Mutex::new(parts.brokers[0].clone()),
             brokers: parts.brokers,
             learned: Mutex::default(),
-            preferred: AtomicUsize::new(0),
             request_timeout: parts.request_timeout,
             client_id: parts.client_id,
             pool: Pool::new(parts.connect),

@@ -22,15 +22,15 @@ const VAIN_MAX: Duration = Duration::from_secs(6);
 const VAIN_GAP: Duration = Duration::from_secs(10);
 
 impl Core {
-    /// Resolves names; one answer each, in order. A name's own fault is in its answer.
+    /// Resolves names; one answer each, in order, and who answered. A name's own fault is in its answer.
     pub(crate) async fn resolve(
         &self,
         topics: Vec<String>,
         auto_create: bool,
-    ) -> Result<Vec<v1::ResolvedTopic>, Error> {
+    ) -> Result<(Vec<v1::ResolvedTopic>, Broker), Error> {
         let asked = topics.len();
-        let answer = self
-            .call(Repeat::Always, |channel| {
+        let (answer, from) = self
+            .call_any(Repeat::Always, |channel| {
                 let topics = topics.clone();
                 async move {
                     let request = v1::ResolveRequest {
@@ -51,19 +51,24 @@ impl Core {
             return Err(Error::local(ErrorKind::Internal, words));
         }
         self.learn_brokers(&answer.brokers);
-        Ok(answer.topics)
+        Ok((answer.topics, from))
     }
 
     /// Resolves one name, trying again while its fault is retriable, at most for the request time-out.
-    async fn resolve_one(&self, name: &TopicName, auto_create: bool) -> Result<Resolved, Error> {
+    async fn resolve_one(
+        &self,
+        name: &TopicName,
+        auto_create: bool,
+    ) -> Result<(Resolved, Broker), Error> {
         let deadline = Instant::now() + self.request_timeout;
         let mut rng = self.child_rng();
         let mut backoff = Backoff::new();
         loop {
-            let mut answers = self.resolve(vec![name.to_string()], auto_create).await?;
+            let names = vec![name.to_string()];
+            let (mut answers, from) = self.resolve(names, auto_create).await?;
             let answer = answers.pop().expect("resolve answers one per name");
             let Some(fault) = answer.fault else {
-                return self.read_answer(answer);
+                return Ok((self.read_answer(answer)?, from));
             };
             let error = Error::from_wire(fault);
             let wait = backoff.next(&mut rng, error.retry_after());
@@ -210,7 +215,7 @@ impl Topic {
         auto_create: bool,
     ) -> Result<Self, Error> {
         let name: TopicName = name.parse()?;
-        let resolved = core.resolve_one(&name, auto_create).await?;
+        let (resolved, _) = core.resolve_one(&name, auto_create).await?;
         Ok(Self {
             core,
             name,
@@ -258,11 +263,11 @@ impl Topic {
     ///
     /// A broker that is cut from metadata names itself for ever, so what it says in vain is asked of another one.
     pub(crate) async fn refresh(&self) -> Result<(), Error> {
-        let resolved = self.core.resolve_one(&self.name, false).await?;
+        let (resolved, from) = self.core.resolve_one(&self.name, false).await?;
         let news = self.lock().learn(resolved);
         let mut vain = self.vain.lock().unwrap_or_else(PoisonError::into_inner);
         if vain.ask_another(news, Instant::now()) {
-            self.core.prefer_another();
+            self.core.prefer_another(&from);
         }
         Ok(())
     }
