@@ -30,6 +30,6 @@ pub use event::{Answer, Effect, Event, Limits, Room, Ticket, Verdict, Withdrawn}
 pub use groups::SealedGroup;
 pub use level::{Level, LevelLimits};
 pub use node_core::NodeCore;
-pub use reads::{READ_BYTES_MAX, READ_ENTRIES_MAX};
+pub use reads::{Part, READ_BYTES_MAX, READ_ENTRIES_MAX};
 pub use rebuild::Rebuild;
 pub use state::NodeState;

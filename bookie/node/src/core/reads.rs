@@ -14,17 +14,27 @@ pub const READ_BYTES_MAX: u32 = 16 << 20;
 /// Most entries one read answers.
 pub const READ_ENTRIES_MAX: usize = 16 << 10;
 
+/// What is read of each entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All of it. A damaged entry ends the run.
+    Whole,
+    /// Header and envelope, which have checksums of their own: they are read of entries too whose payload is damaged, so that a partition
+    /// opens. Each counts as `guess` bytes.
+    Head {
+        /// What is read at first.
+        guess: u32,
+    },
+    /// Its slot in the index, for digests of what is whole: a damaged entry ends the run.
+    Slot,
+}
+
 impl NodeCore {
     /// The run of durable entries from `first`, to be located and cut to the asked bytes by whoever reads; at least one entry.
-    /// `head_bytes`: what each entry counts when only its head is read.
     ///
     /// # Errors
     /// When there is no first entry, or the request is for another node.
-    pub fn want(
-        &self,
-        request: &ReadRequest,
-        head_bytes: Option<u32>,
-    ) -> Result<Wanted, BookieError> {
+    pub fn want(&self, request: &ReadRequest, part: Part) -> Result<Wanted, BookieError> {
         self.check(&request.to)?;
         let (ledger, first) = (request.to.ledger, request.first);
         let missing = BookieError::NotHere {
@@ -38,7 +48,11 @@ impl NodeCore {
             return Err(BookieError::Deleted { ledger });
         }
         let most = first.0.saturating_add(READ_ENTRIES_MAX as u64);
-        let damage = state.damaged.range(first..).next();
+        let (head_bytes, damage) = match part {
+            Part::Head { guess } => (Some(guess), None),
+            Part::Slot => (Some(0), state.damaged.range(first..).next()),
+            Part::Whole => (None, state.damaged.range(first..).next()),
+        };
         let end = request.end.0.min(most);
         let end = damage.map_or(end, |damaged| end.min(damaged.0));
         let wanted = Wanted {

@@ -7,10 +7,10 @@ use hulse_proto::bookie::{
 use tokio::sync::oneshot;
 
 use super::node::BookieNode;
-use super::read_entries::head_bytes;
+use super::read_entries::heads;
 use super::read_pool::ReadJob;
 use super::shared::Reply;
-use crate::core::Event;
+use crate::core::{Event, Part};
 
 /// The answer, or what it means that nobody will give one.
 fn answer<T: Send + 'static>(receiver: oneshot::Receiver<Result<T, BookieError>>) -> Call<T> {
@@ -66,7 +66,7 @@ impl BookieCalls for BookieNode {
     }
 
     fn read(&self, request: ReadRequest) -> Call<Vec<StoredEntry>> {
-        let wanted = match self.shared.lock().core.want(&request, None) {
+        let wanted = match self.shared.lock().core.want(&request, Part::Whole) {
             Ok(wanted) => wanted,
             Err(error) => return refused(error),
         };
@@ -81,7 +81,7 @@ impl BookieCalls for BookieNode {
     }
 
     fn read_heads(&self, request: ReadRequest) -> Call<Vec<EntryHead>> {
-        let wanted = match self.shared.lock().core.want(&request, Some(head_bytes())) {
+        let wanted = match self.shared.lock().core.want(&request, heads()) {
             Ok(wanted) => wanted,
             Err(error) => return refused(error),
         };

@@ -22,6 +22,6 @@ mod withdrawing;
 pub use node::{BookieNode, NodeSeams, NodeStatus};
 pub use read_entries::read_records;
 #[cfg(any(test, feature = "testing"))]
-pub use read_entries::{digest_of, digest_of_run, read_entry, read_run};
+pub use read_entries::{digest_of, digest_of_run, heads, read_entry, read_heads, read_run};
 #[cfg(any(test, feature = "testing"))]
 pub use read_pool::{same_bytes, slots_of};

@@ -5,6 +5,7 @@ use hulse_proto::bookie::{EntryHead, HeldRun, StoredEntry, entry_mark};
 use hulse_proto::entry::{Entry, EntryDigest, EntryHeader, Envelope, HEADER_BYTES};
 use hulse_proto::id::EntryId;
 
+use crate::core::Part;
 use crate::index::{Located, Locator, ReadFault, Wanted};
 use crate::log::files::FileTable;
 use crate::log::record::{FRAME_BYTES, open_entry_record};
@@ -154,7 +155,7 @@ fn join(wanted: &[Located]) -> (usize, u32) {
 }
 
 /// Reads heads in order up to the first that cannot be had.
-pub(super) fn read_heads(locator: &Locator, wanted: &Wanted) -> Found<EntryHead> {
+pub fn read_heads(locator: &Locator, wanted: &Wanted) -> Found<EntryHead> {
     let (located, unplaced) = locator.locate(wanted);
     let mut found = Vec::with_capacity(located.len());
     for located in &located {
@@ -166,9 +167,10 @@ pub(super) fn read_heads(locator: &Locator, wanted: &Wanted) -> Found<EntryHead>
     (found, unplaced)
 }
 
-/// Bytes a head counts towards a read's limit.
-pub(super) fn head_bytes() -> u32 {
-    HEAD_GUESS_BYTES
+/// How heads are asked for.
+pub fn heads() -> Part {
+    let guess = HEAD_GUESS_BYTES;
+    Part::Head { guess }
 }
 
 fn read_head(files: &FileTable, located: &Located) -> Result<EntryHead, ReadFault> {

@@ -12,10 +12,10 @@ use hulse_proto::id::{EntryId, LedgerId};
 use tokio::sync::oneshot;
 
 use super::read_entries::{
-    Found, digest_of, digest_of_run, head_bytes, read_entry, read_heads, read_run,
+    Found, digest_of, digest_of_run, heads, read_entry, read_heads, read_run,
 };
 use super::shared::Shared;
-use crate::core::Event;
+use crate::core::{Event, Part};
 use crate::index::{Locator, ReadFault, Wanted};
 
 /// Reads that may wait per class; more are answered BUSY.
@@ -202,7 +202,7 @@ impl ReadJob {
                 request,
                 wanted,
             } => {
-                let (found, unread) = on_run(shared, &request, None, wanted, |wanted| {
+                let (found, unread) = on_run(shared, &request, Part::Whole, wanted, |wanted| {
                     read_run(locator, wanted)
                 });
                 let bytes = found.iter().map(|e| e.entry.header().entry_len() as u64);
@@ -214,7 +214,7 @@ impl ReadJob {
                 request,
                 wanted,
             } => {
-                let head = Some(head_bytes());
+                let head = heads();
                 let (found, unread) = on_run(shared, &request, head, wanted, |wanted| {
                     read_heads(locator, wanted)
                 });
@@ -243,7 +243,7 @@ fn with_digests(
                 shared
                     .lock()
                     .core
-                    .want(&slots_of(to, first, run.end), Some(0))
+                    .want(&slots_of(to, first, run.end), Part::Slot)
                     .ok()
             };
             run.digest = digest_of_run(locator, run, want);
@@ -322,7 +322,7 @@ fn on_one<T>(
 fn on_run<T>(
     shared: &Arc<Shared>,
     request: &ReadRequest,
-    head_bytes: Option<u32>,
+    part: Part,
     mut wanted: Wanted,
     read: impl Fn(&Wanted) -> Found<T>,
 ) -> (Vec<T>, Option<Unread>) {
@@ -330,7 +330,7 @@ fn on_run<T>(
     if let Some((_, ReadFault::Gone)) = fault
         && found.is_empty()
     {
-        let again = shared.lock().core.want(request, head_bytes);
+        let again = shared.lock().core.want(request, part);
         if let Ok(again) = again {
             (found, fault) = read(&again);
             wanted = again;

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha12Rng;
 use uuid::Uuid;
 
 use crate::config::NodeConfig;
-use crate::core::{Answer, Effect, Event, NodeCore, NodeState, Ticket, Verdict};
+use crate::core::{Answer, Effect, Event, NodeCore, NodeState, Part, Ticket, Verdict};
 use crate::disk::{Disk, DiskLock};
 use crate::identity::{Boot, Identity, read_identity, write_boot, write_identity};
 use crate::index::{Locator, ReadFault, Slot, Wanted};
@@ -227,7 +227,7 @@ impl StepNode {
     /// As `BookieCalls::read`.
     pub fn read(&mut self, request: &ReadRequest) -> Result<Vec<StoredEntry>, BookieError> {
         let ledger = request.to.ledger;
-        let wanted = self.core.want(request, None)?;
+        let wanted = self.core.want(request, Part::Whole)?;
         let (found, fault) = read_run(&self.locator, &wanted);
         if let Some((entry, fault)) = fault {
             assert_ne!(

@@ -7,7 +7,7 @@ use hulse_proto::id::{EntryId, LedgerId};
 use super::reclaim::reclaim;
 use super::support::*;
 use crate::NodeConfig;
-use crate::core::{Event, KnownDamage};
+use crate::core::{Event, KnownDamage, Part};
 use crate::disk::memory::Survival;
 use crate::log::{DamagedRange, LimboKind};
 use crate::step::StepAnswer;
@@ -109,6 +109,24 @@ fn damage_that_was_found_is_told_by_the_next_starts_too_and_goes_with_its_cause(
         reclaim(&mut rig);
         assert_eq!(damaged(&rig), []);
         assert!(reads(&mut rig, 9));
+    }
+}
+
+/// A partition opens from heads: a record that is known to be damaged must not keep it from that, in this start or a later one.
+#[test]
+fn heads_of_entries_whose_payload_is_damaged_are_read_and_their_digests_are_not() {
+    let (mut rig, _) = rotten(&[3]);
+    for _ in 0..2 {
+        assert!(!reads(&mut rig, 3));
+        rig.settle();
+        let request = read(rig.to(1), 3, 5);
+        let heads = rig.node.read_heads(&request).unwrap();
+        let numbers: Vec<u64> = heads.iter().map(|head| head.header.entry.0).collect();
+        assert_eq!(numbers, [3, 4]);
+        for part in [Part::Whole, Part::Slot] {
+            assert!(rig.node.core().want(&request, part).is_err(), "{part:?}");
+        }
+        rig = rig.reopen(small(), Survival::Nothing, &[]);
     }
 }
 
