@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::time::Duration;
 
 use bookie_client::{BookieDirectory, Candidate, ClientConfig, LedgerClient};
+use bookie_metadata::cell::{CellSettings, ensure_cell};
 use bookie_metadata::testing::{Call, Fate, FaultyStore};
 use bookie_metadata::{BoxFuture, MemoryStore, MetadataError, MetadataStore, Op, Txn};
 use hulse_proto::bookie::BookieCalls;
@@ -159,6 +160,23 @@ impl MemoryBroker {
             storage_damage: broker.storage_damage,
             order: broker.order,
         })
+    }
+
+    /// Makes the cell's record, as the first process of a cell does: one copy of everything.
+    pub async fn make_cell(&self) {
+        let one = Quorums {
+            ensemble: 1,
+            write: 1,
+            ack: 1,
+        };
+        let settings = CellSettings {
+            quorums: one,
+            group_shards: 1,
+            transaction_shards: 1,
+        };
+        let cell = CellId(Uuid::from_u128(1));
+        let made = ensure_cell(&*self.metadata, settings, cell, 0).await;
+        made.expect("memory takes it");
     }
 
     /// Registers a broker as the command line does: life `life` of it, from 0, which Kafka's clients reach here, if at all.

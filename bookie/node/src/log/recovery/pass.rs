@@ -353,13 +353,13 @@ impl<'a> Pass<'a> {
 
     /// Takes over the group at `at`, which was durable, if it tells all the same what it held; its end.
     fn told(&mut self, id: u64, scan: &mut FileScan, at: u64) -> Result<Option<u64>, LogError> {
-        let told = told_group(id, scan, at)?.filter(|told| {
-            // Else it may be one of those that are missing before it.
-            !self.resync && told.header.sequence == self.out.next_sequence
-        });
-        let Some(told) = told else {
+        let Some(told) = told_group(id, scan, at)? else {
             return Ok(None);
         };
+        // Else it may be one of those that are missing before it. Behind files that were removed it is as good as any group.
+        if !self.in_sequence(&told.header) {
+            return Ok(None);
+        }
         if told.rotten.is_empty() {
             tracing::warn!(
                 file = id,

@@ -23,6 +23,7 @@ pub(super) struct Two {
 impl Two {
     pub(super) async fn new() -> Self {
         let memory = MemoryBroker::default();
+        memory.make_cell().await;
         let broker = async |number: u8| {
             let name = NodeName::new(&format!("broker-{number}")).unwrap();
             let change = |config: &mut BrokerConfig| {
