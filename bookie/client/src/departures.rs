@@ -33,7 +33,9 @@ pub(crate) async fn follow(inner: &Inner) {
             match found.state {
                 _ if given_up.contains(&found.member.bookie) => leaves.push(found.member),
                 RegistrationState::Active | RegistrationState::ReadOnly => stays.push(found.member),
-                _ => leaves.push(found.member),
+                // No ledger names it any more, and it is registered for ever: nobody is woken for it again and again.
+                RegistrationState::Retired => {}
+                RegistrationState::Draining | RegistrationState::Lost => leaves.push(found.member),
             }
         }
         let again = told.1.is_none_or(|at| at.elapsed() >= TELL_AGAIN);

@@ -1,12 +1,18 @@
-//! Metadata keys of partitions and their chains (storage.md, amendment "who holds what").
+//! Metadata keys of brokers, of partitions and their chains (storage.md, amendment "who holds what").
 
 use hulse_proto::id::{PartitionId, TopicId};
 use hulse_proto::ledger::LedgerKind;
 use uuid::Uuid;
 
+/// Keys of brokers that live, each followed by its name; bound to their leases.
+pub(crate) const BROKERS: &str = "node/broker/";
+
+/// Keys of [`partition_key`] of all partitions.
+pub(crate) const PARTS: &str = "part/";
+
 /// Owner epoch of a partition. Never bound to a lease.
 pub(crate) fn partition_key(partition: PartitionId) -> String {
-    format!("part/{}/{:05}", partition.topic, partition.index)
+    format!("{PARTS}{}/{:05}", partition.topic, partition.index)
 }
 
 /// Keys of [`pin_key`] of all partitions.
@@ -28,7 +34,7 @@ pub(crate) fn partition_of(key: &str) -> Option<PartitionId> {
 
 /// The keys of [`partition_key`] of all partitions of one topic.
 pub(crate) fn topic_prefix(topic: TopicId) -> String {
-    format!("part/{topic}/")
+    format!("{PARTS}{topic}/")
 }
 
 /// All chunks of one chain.

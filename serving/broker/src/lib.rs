@@ -9,11 +9,13 @@
 //! 2. The confirmed state changes only by `LogState::apply`, live and in replay alike.
 //! 3. A partition whose append has an unknown fate stops; the next take-over decides the fate by recovery before it serves.
 //! 4. A partition task never awaits another partition, coordinator or broker (ARCHITECTURE D3).
+//! 5. Where a log ends is told by its owner only (`partition::tenure`); what is appended is judged by bookies alone.
 //!
 //! A listener of another wire (the Kafka crate) is a [`WireListener`] over a [`Front`], given to [`serve_with`].
 //!
-//! Reading order: `owner` (which partitions are open), `partition` (one of them), `log` and `state` (its two chains), `topics`,
-//! `listener`.
+//! Reading order: `owner` (which partitions are open here), `partition` (one of them), `log` and `state` (its two chains), `topics`,
+//! `listener`; then, for several brokers, `owners` (whose a partition is), `partition::claim` (winning it), `partition::tenure` (whether it
+//! still is ours), `giving` and `listener::handing` (it goes to another one), `listener::draining` (all of them do), `balance`.
 
 mod accepting_loss;
 mod authorise;

@@ -10,10 +10,8 @@ use bookie_metadata::cell::read_cell;
 use bookie_metadata::{MetadataStore, list_all};
 use hulse_proto::id::NodeName;
 
+use crate::keys::BROKERS;
 use crate::topics::most_acknowledge;
-
-/// Keys of brokers that run.
-const BROKERS: &str = "node/broker/";
 
 /// What the node is, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]

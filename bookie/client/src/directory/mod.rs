@@ -1,7 +1,7 @@
 //! Who can be called: the seam between the ledger client and whatever carries calls to storage nodes, and the directory of a cluster.
 //!
-//! [`BookieDirectory`] is the seam; [`list_bookies`] is what metadata says of bookies, and [`change_registration`] what operators say; [`RegisteredBookies`] finds them in metadata
-//! wherever they are.
+//! [`BookieDirectory`] is the seam; [`list_bookies`] is what metadata says of bookies, and [`change_registration`] what operators say;
+//! [`RegisteredBookies`] finds them in metadata wherever they are.
 
 mod changing;
 mod listing;

@@ -148,7 +148,8 @@ impl Shared {
 
 /// The one writer of one ledger. Clones share it.
 ///
-/// It has a task only while something is under way. Dropping the last clone ends that once what was appended is answered; the ledger stays open in metadata.
+/// It has a task only while something is under way. Dropping the last clone ends that once what was appended is answered; the ledger
+/// stays open in metadata.
 #[derive(Clone)]
 pub struct LedgerWriter {
     pub(super) shared: Arc<Shared>,

@@ -14,8 +14,8 @@
 //! kept by time (etcd's `--auto-compaction-retention`, ten minutes) and not by number; at its quota every write is refused, which is
 //! answered as `Unavailable` with the reason and the remedy.
 //!
-//! Reading order: `store` (the trait), `request` (a transaction in etcd's words), `fence` (late transactions), `keyspace` (prefixes), `links` (members, deadlines,
-//! what an error means), `changes` (watches).
+//! Reading order: `store` (the trait), `request` (a transaction in etcd's words), `fence` (late transactions), `keyspace` (prefixes),
+//! `links` (members, deadlines, what an error means), `changes` (watches).
 
 mod changes;
 mod fence;

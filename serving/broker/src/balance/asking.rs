@@ -10,7 +10,9 @@ use hulse_proto::id::{NodeName, PartitionId, TopicId};
 use hulse_proto::wire::v1;
 use uuid::Uuid;
 
-use super::model::{BrokerLoad, PARTITION_COST, PartitionLoad, Scene};
+use super::model::{
+    BrokerLoad, PARTITION_COST, PartitionLoad, Scene, TOLD_BYTES_MAX, TOLD_OPEN_MAX,
+};
 use crate::keys::{PINS, partition_of};
 use crate::listener::Front;
 use crate::storage_fault;
@@ -91,7 +93,7 @@ fn of_wire(told: v1::DescribeLoadResponse) -> BrokerLoad {
             index: partition.index,
         };
         let load = PartitionLoad {
-            bytes: load.bytes,
+            bytes: load.bytes.min(TOLD_BYTES_MAX.0),
             pinned: false,
             moved: load.moved_ms_ago.map(Duration::from_millis),
         };
@@ -102,11 +104,16 @@ fn of_wire(told: v1::DescribeLoadResponse) -> BrokerLoad {
         .partitions
         .iter()
         .fold(0, |sum, load| sum.saturating_add(load.bytes));
-    let untold = told.open.saturating_sub(partitions.len() as u64);
+    let open = told.open.min(TOLD_OPEN_MAX);
+    let untold = open.saturating_sub(partitions.len() as u64);
     let cost = untold.saturating_mul(PARTITION_COST);
     BrokerLoad {
         ready: told.ready,
-        others: told.load.saturating_sub(named).saturating_add(cost),
+        others: told
+            .load
+            .min(TOLD_BYTES_MAX.1)
+            .saturating_sub(named)
+            .saturating_add(cost),
         partitions,
     }
 }

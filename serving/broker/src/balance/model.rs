@@ -8,6 +8,10 @@ use hulse_proto::id::{NodeName, PartitionId};
 /// What an open partition costs by itself, in bytes per second: its task, its look-ups, its cursors. Partitions that have nothing to do
 /// are spread by their number.
 pub(super) const PARTITION_COST: u64 = 10_000;
+/// Bytes a second that a partition, and a broker, is believed to have to do at most: what peers tell is added up without overflow.
+pub(super) const TOLD_BYTES_MAX: (u64, u64) = (1 << 36, 1 << 50);
+/// Partitions that a broker is believed to have at most.
+pub(super) const TOLD_OPEN_MAX: u64 = 1 << 30;
 /// Brokers whose loads differ by less are even, whatever the share: nobody has anything of a move.
 pub(super) const GAP_MIN: u64 = 64 << 10;
 /// Looks in a row that must find brokers uneven before anything is moved; an interval has so many.

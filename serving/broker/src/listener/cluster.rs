@@ -11,12 +11,8 @@ use hulse_proto::ledger::Quorums;
 use hulse_proto::wire::{Message as _, metadata as wire, v1};
 
 use super::front::Front;
+use crate::keys::{BROKERS, PARTS};
 use crate::topics::Topic;
-
-/// Keys of brokers that run.
-const BROKERS: &str = "node/broker/";
-/// Keys of partitions, with their last owner.
-const PARTITIONS: &str = "part/";
 
 impl Front {
     /// Everything that metadata say of the cell and its nodes. `partitions`: also of each partition's owner.
@@ -109,7 +105,7 @@ impl Front {
         for (broker, _) in brokers.values_mut() {
             broker.partitions = Some(0);
         }
-        let rows = list_all(&*self.metadata, PARTITIONS).await;
+        let rows = list_all(&*self.metadata, PARTS).await;
         for row in rows.map_err(metadata)? {
             let Ok(partition) = wire::Partition::decode(row.value) else {
                 continue;

@@ -118,7 +118,8 @@ impl Front {
     pub(crate) async fn follow_order(self: Arc<Self>) {
         let mut order = self.order.subscribe();
         while order.wait_for(|stands| *stands).await.is_ok() {
-            // The others must have heard first that nothing comes here any more: they are asked whether they take it anyway.
+            // Whether the others have heard by now that this one drains does not matter: each is asked first whether it takes what it gets,
+            // and what comes back meanwhile is given away at the next look.
             let held = self.held();
             let count = held.len();
             if count > 0 {

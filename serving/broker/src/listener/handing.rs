@@ -57,14 +57,14 @@ impl Front {
             broker: to.as_str().to_owned(),
             revision: self.partitions.with.owners.revision().0,
         };
-        let took = Instant::now();
+        let began = Instant::now();
         let take = self.ask_living(&target, work_on(id, Work::Take(epoch.0)));
         let done = match self.partitions.give(id, epoch, &owner, take).await {
             Ok(done) => done,
             Err(fault) => return self.not_taken(id, to, fault).await,
         };
-        self.metrics.balance().paused(took.elapsed());
-        tracing::info!(partition = %id, %to, epoch = done.leader_epoch, took = ?took.elapsed(), "partition was handed over");
+        self.metrics.balance().paused(began.elapsed());
+        tracing::info!(partition = %id, %to, epoch = done.leader_epoch, took = ?began.elapsed(), "partition was handed over");
         Ok(OwnerEpoch(done.leader_epoch))
     }
 
@@ -162,7 +162,7 @@ impl Front {
         Ok(OwnerEpoch(done.leader_epoch))
     }
 
-    /// The operator's word: this broker shall have it, and, with `pin`, get it again whenever nobody holds it.
+    /// Somebody's word, an operator's or the balancer's: that broker shall have it.
     pub(in crate::listener) async fn move_to(
         &self,
         id: PartitionId,

@@ -32,8 +32,8 @@ impl Front {
         if self.partitions.with.owners.alone() && self.topics.serves(partition.topic) {
             return Ok(handle);
         }
-        // The topic may have been deleted, here or by another broker, between the look and the opening; then the deletion's own round may have passed
-        // already, and this opening must not leave anything behind. A reading decides, not the hint.
+        // The topic may have been deleted, here or by another broker, between the look and the opening; then the deletion's own round may
+        // have passed already, and this opening must not leave anything behind. A reading decides, not the hint.
         match self.check_exists(partition).await {
             Ok(_) => Ok(handle),
             Err(fault) => {

@@ -98,15 +98,14 @@ impl Peers {
 }
 
 fn unreachable_peer(endpoint: &str, why: &dyn std::fmt::Display) -> Fault {
-    let words =
-        format!("broker at {endpoint}, which owns the partition, cannot be asked: {why}; retry");
+    let words = format!("broker at {endpoint}, which this is for, cannot be asked: {why}; retry");
     Fault::new(Reason::PartitionLoading, words)
 }
 
 /// It may have done it.
 fn silent_peer(endpoint: &str, why: &str) -> Fault {
     let words = format!(
-        "broker at {endpoint}, which owns the partition, did not say whether it did what was asked: {why}; look, and retry"
+        "broker at {endpoint}, which this is for, did not say whether it did what was asked: {why}; look, and retry"
     );
     Fault::new(Reason::StorageTimeout, words)
 }

@@ -9,7 +9,7 @@ use hulse_proto::id::{OwnerEpoch, PartitionId};
 use tokio::time::sleep;
 
 use super::directory::{Owners, Stage};
-use super::view::{Change, NODES, PARTS, PINS};
+use super::view::{BROKERS, Change, PARTS, PINS};
 use crate::Partitions;
 
 /// A watch that ended, or a store that did not answer, is asked again after this.
@@ -33,7 +33,7 @@ impl Owners {
             );
         };
         tokio::join!(
-            self.follow(NODES, partitions),
+            self.follow(BROKERS, partitions),
             holders,
             partitions.with.lease.follow()
         );
@@ -94,7 +94,7 @@ impl Owners {
         changes: impl IntoIterator<Item = Change>,
         partitions: &Partitions,
     ) {
-        if prefix == NODES {
+        if prefix == BROKERS {
             self.restage();
         }
         for change in changes {

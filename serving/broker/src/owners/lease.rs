@@ -9,6 +9,9 @@
 //! 1. It vouches no longer than the store keeps a lease that was renewed when the keeper *asked* for that, less a margin; by the clock
 //!    that passes and by the wall alike, as one of them may have stood still.
 //! 2. Each registration begins another term: what was owned under an earlier one may have been taken in between.
+//!
+//! Both rest on a store that renews no lease which it lets others see ended. A leader of etcd that hangs and was replaced may do so before
+//! 3.4.31 and 3.5.13 (etcd-io/etcd issue 15247): for that long a broker that it answers goes on telling ends (`bookie/metadata/README.md`).
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;

@@ -10,13 +10,8 @@ use hulse_proto::wire::Message as _;
 use hulse_proto::wire::metadata as wire;
 
 use super::rule::{Holder, KafkaPlace, LiveBroker, LiveBrokers, Verdict, owner};
-pub(super) use crate::keys::PINS;
 use crate::keys::partition_of;
-
-/// Keys of brokers that live.
-pub(super) const NODES: &str = "node/broker/";
-/// Keys of owners' epochs.
-pub(super) const PARTS: &str = "part/";
+pub(super) use crate::keys::{BROKERS, PARTS, PINS};
 
 /// A life of a broker that holds partitions; shared, since thousands name the same.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +28,7 @@ struct Held {
     revision: Revision,
 }
 
-/// The view. Bounded by the brokers and the partitions of the cell.
+/// What was heard. Bounded by the brokers and the partitions of the cell.
 #[derive(Debug, Default)]
 pub(super) struct View {
     live: LiveBrokers,
@@ -78,7 +73,7 @@ impl View {
     pub(super) fn list(&mut self, prefix: &str, rows: &[Versioned], at: Revision) -> Vec<Change> {
         let mut before = BTreeMap::new();
         match prefix {
-            NODES => {
+            BROKERS => {
                 self.live.clear();
                 self.knows_brokers = true;
             }
@@ -113,7 +108,7 @@ impl View {
 
     fn put(&mut self, row: &Versioned) -> Option<Change> {
         self.revision = self.revision.max(row.version);
-        if let Some(name) = row.key.strip_prefix(NODES) {
+        if let Some(name) = row.key.strip_prefix(BROKERS) {
             let read = NodeName::new(name).ok().zip(live_broker(row));
             match read {
                 Some((name, broker)) => drop(self.live.insert(name, broker)),
@@ -145,7 +140,7 @@ impl View {
     }
 
     fn deleted(&mut self, key: &str) -> Option<Change> {
-        if let Some(name) = key.strip_prefix(NODES) {
+        if let Some(name) = key.strip_prefix(BROKERS) {
             self.live.remove(&NodeName::new(name).ok()?);
             return None;
         }
@@ -220,7 +215,7 @@ impl View {
 
 /// The key of a broker that lives.
 pub(super) fn node_key(broker: &NodeName) -> String {
-    format!("{NODES}{broker}")
+    format!("{BROKERS}{broker}")
 }
 
 /// What a partition's key says; `None` where nobody ever opened it.

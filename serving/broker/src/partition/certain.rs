@@ -1,5 +1,5 @@
 //! What can be read of a partition that does not open because storage has lost part of it: the ledgers below that part are closed for
-//! ever, and what they hold is certain (ARCHITECTURE, "E = 1 and a damaged range": reads below go on).
+//! ever, and what they hold is certain (storage.md, amendment "E = 1 and a damaged range": reads below go on).
 //!
 //! A handle of this kind has no task: it takes no batches and no commands. Reads end below the first ledger that could not be
 //! recovered; from there on readers hear why, whether anything stands there or not.

@@ -12,7 +12,7 @@ use super::takeover::Collaborators;
 use crate::keys::partition_key;
 use crate::storage_fault;
 
-/// How long a take-over of unknown outcome is asked after.
+/// How often the key is read anew after a conflict or an unknown outcome; each time a little later, about a second in all.
 const EPOCH_TRIES: u32 = 20;
 
 /// By what right an epoch is won.

@@ -1,13 +1,16 @@
 //! One open partition.
 //!
 //! [`PartitionHandle`] is what the listener holds; behind it one task (`task`; `resting`: none while there is nothing to do; `shown`:
-//! what handles see of it) drives the state machine (`core`) which judges,
-//! numbers, coalesces and answers (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must
-//! come again before anything behind it). `ledgers` makes, rolls and closes log ledgers for the task. `takeover` makes a partition
-//! ready (`claim`: its epoch, `spans`: its ledgers), `trimming` moves its log start, `retaining` does what retention asks, `certain` is what can be read of
-//! one that does not open, `snapshots` writes its state chain, `replicating` gives its ledgers the copies that its topic asks for,
-//! `ownership` and `tenure` look whether it is still ours. `traffic` counts what it has to do; `ahead` and `brief` make a hand-over
-//! short.
+//! what handles see of it; `stopping`: its end) drives the state machine (`core`) which judges, numbers, coalesces and answers
+//! (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must come again before anything behind it).
+//! `ledgers` makes, rolls and closes log ledgers for the task. `trimming` moves its log start, `retaining` does what retention asks,
+//! `snapshots` writes its state chain, `cursors` are its subscriptions' (`consuming`: how a listener asks for them), `replicating` gives
+//! its ledgers the copies that its topic asks for.
+//!
+//! `takeover` makes a partition ready (`claim`: its epoch, `spans`: its ledgers); `certain` is what can be read of one that does not open.
+//! Whether it is still ours: `ownership` is for work that failed or is about to be done, and takes silence for no answer; `tenure` is for
+//! those who are told where the log ends, and says nothing in silence. `traffic` counts what it has to do; `ahead` and `brief` make a
+//! hand-over short.
 
 mod accepted;
 mod ahead;

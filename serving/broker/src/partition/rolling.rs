@@ -1,9 +1,10 @@
 //! When a log ledger is rolled, and when it is looked at first (storage.md W15).
 //!
-//! A ledger without DATA never rolls by size, age or wear, but when new ones have other quorums. One that rested is verified before it is written to: still its owner's in
-//! metadata, and on bookies that still exist. That is no matter of safety: fences and incarnations stop a writer that lost its ledger
-//! (B0, B3). It keeps the first batches after a rest from an unknown fate, and an ensemble that died meanwhile from being found out
-//! member by member. So silence of metadata does not hold the write back for longer than the look takes (ARCHITECTURE D6).
+//! A ledger without DATA never rolls by size, age or wear, but when new ones have other quorums. One that rested is verified before it is
+//! written to: still its owner's in metadata, and on bookies that still exist. That is no matter of safety: fences and incarnations stop
+//! a writer that lost its ledger (B0, B3). It keeps the first batches after a rest from an unknown fate, and an ensemble that died
+//! meanwhile from being found out member by member. So silence of metadata does not hold the write back for longer than the look takes
+//! (ARCHITECTURE D6).
 
 use std::time::Duration;
 

@@ -299,8 +299,8 @@ pub(super) async fn load_chain(
         .map_err(|error| storage_fault::chain(&error))
 }
 
-/// P2: every ledger of a chain closed, in order; `ledgers` gets them up to the first that cannot be. Nearly all are closed already, and looking at them is what takes time, so they are
-/// looked at together; those that are not are recovered one after the other.
+/// P2: every ledger of a chain closed, in order; `ledgers` gets them up to the first that cannot be. Nearly all are closed already, and
+/// looking at them is what takes time, so they are looked at together; those that are not are recovered one after the other.
 async fn recover_all(
     with: &Collaborators,
     chain: &Chain,

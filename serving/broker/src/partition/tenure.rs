@@ -10,6 +10,9 @@
 //! 3. When neither can be had, nobody is told an end; when another one is owner, the partition ends here.
 //!
 //! At most one look at a time is under way for a partition, and all who wait share the next one.
+//!
+//! The high watermark that goes along with something else (a delivery, an attachment, an opened lane, a fetch that has records) is no such
+//! word: nobody stops reading or begins anew by it, and it is told as it is known here.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -273,7 +276,7 @@ impl PartitionHandle {
     /// Nobody is served from here any more. What was appended is still answered, by those that fenced it.
     fn end_as_lost(&self, why: Fault) -> Fault {
         let Self(shared) = self;
-        tracing::warn!(partition = %shared.id, epoch = %shared.epoch, %why, "another broker took the partition over while this one could not hear of it");
+        tracing::warn!(partition = %shared.id, epoch = %shared.epoch, %why, "the partition went to another broker, or was deleted, while this one could not hear of it");
         shared.shown.end(why.clone());
         let (done, _) = oneshot::channel();
         let stop = Command::Stop {

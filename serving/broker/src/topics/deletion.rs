@@ -287,7 +287,7 @@ impl Topics {
         subscriptions.forget_topic(&topic).await?;
         self.free_name(&topic).await?;
         self.forget_id(topic.id);
-        // An opening that had looked before the mark may have got in after the first round (see `open_checked`).
+        // An opening that had looked before the mark may have got in after the first round (see `Front::open`).
         for partition in topic.partition_ids() {
             remover.close(partition, id_not_found(topic.id)).await;
         }

@@ -11,8 +11,8 @@
 //! 4. A change of unknown outcome is resent as it was while its key has the old version, and judged by identity afterwards
 //!    (storage.md, amendment to M3).
 //!
-//! Reading order: `topic` (the record; `copies`: how many of each record), `change` (one safe compare-and-set), `registry` (create, find, list, grow; `unknown`
-//! spares it work), `deletion`.
+//! Reading order: `topic` (the record; `copies`: how many of each record), `change` (one safe compare-and-set), `registry` (create, find,
+//! list, grow; `unknown` spares it work), `deletion`.
 
 mod cache;
 mod change;
