@@ -1,4 +1,5 @@
-//! What the planner found last, under one key: for `hulse bookies` and `hulse doctor`. Nothing is decided by it.
+//! What the planner found last, under one key: for `hulse bookies` and `hulse doctor`, and a hint for owners, who open partitions and
+//! replace members by what is blocked as settling (storage.md X3). No safety rests on it.
 
 use std::time::Duration;
 
