@@ -14,7 +14,7 @@ use crate::metrics::{Found, UpkeepMetrics};
 
 /// The report's key.
 const REPORT_KEY: &str = bookie_client::UPKEEP_REPORT_KEY;
-/// Blocked places that are named.
+/// Blocked places that are named, up to half of them those that wait for an owner: it hears of them here only.
 const NAMED_MAX: usize = 200;
 
 /// The planner's book.
@@ -70,7 +70,10 @@ impl Book {
             })
             .collect();
         report.blocked_count = planned.blocked.len() as u64;
-        let named = planned.blocked.iter().take(NAMED_MAX);
+        let waits = |blocked: &&Blocked| blocked.kind == Kind::Settling;
+        let settling = planned.blocked.iter().filter(waits).take(NAMED_MAX / 2);
+        let others = planned.blocked.iter().filter(|blocked| !waits(blocked));
+        let named = settling.chain(others).take(NAMED_MAX);
         report.blocked = named.map(|blocked| row(blocked, passed)).collect();
         let unreadable = planned.blocked.iter();
         let unreadable = unreadable.filter(|blocked| blocked.kind == Kind::Unreadable);

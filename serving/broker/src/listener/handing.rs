@@ -14,16 +14,21 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{NodeName, OwnerEpoch, PartitionId};
 use hulse_proto::wire::v1;
 use hulse_proto::wire::v1::partition_work::Work;
-use tokio::time::{Instant, timeout};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::front::Front;
 use super::peers::work_on;
 use super::wire::invalid;
+use crate::Partitions;
 use crate::owners::owner_of;
 use crate::partition::{Claim, differs, read_ahead};
+use crate::topics::Topics;
 
 /// Longest time for giving partitions away at the end; the rest is taken over when the broker is gone.
 const LEAVING_MAX: Duration = Duration::from_secs(20);
+/// After a hand-over was given up half-way: until this broker opens the partition again, if nobody else did.
+const GIVEN_UP: Duration = Duration::from_millis(200);
 
 impl Front {
     /// Gives a partition that is open here to another broker. Answers the epoch under which that one serves it.
@@ -58,11 +63,17 @@ impl Front {
             revision: self.partitions.with.owners.revision().0,
         };
         let began = Instant::now();
+        let closed = Closed::here(self, id);
         let take = self.ask_living(&target, work_on(id, Work::Take(epoch.0)));
         let done = match self.partitions.give(id, epoch, &owner, take).await {
             Ok(done) => done,
-            Err(fault) => return self.not_taken(id, to, fault).await,
+            Err(fault) => {
+                let taken = self.not_taken(id, to, fault).await;
+                closed.over();
+                return taken;
+            }
         };
+        closed.over();
         self.metrics.balance().paused(began.elapsed());
         tracing::info!(partition = %id, %to, epoch = done.leader_epoch, took = ?began.elapsed(), "partition was handed over");
         Ok(OwnerEpoch(done.leader_epoch))
@@ -187,6 +198,55 @@ impl Front {
                 "not all partitions were handed over in time; others take them over"
             ),
         }
+    }
+}
+
+/// While a partition is closed here, and nobody has said who serves it. Whoever asked for the hand-over may go meanwhile, and this with
+/// it. Clients were sent to the new owner under the epoch to come, and believe no older one: so the epoch has to come. Then this broker
+/// opens the partition, unless its key names another one.
+struct Closed {
+    partitions: Partitions,
+    topics: Topics,
+    id: PartitionId,
+    over: bool,
+}
+
+impl Closed {
+    fn here(front: &Front, id: PartitionId) -> Self {
+        Self {
+            partitions: front.partitions.clone(),
+            topics: front.topics.clone(),
+            id,
+            over: false,
+        }
+    }
+
+    /// Somebody serves it, or said why not.
+    fn over(mut self) {
+        self.over = true;
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        if self.over {
+            return;
+        }
+        let (partitions, topics, id) = (self.partitions.clone(), self.topics.clone(), self.id);
+        runtime.spawn(async move {
+            // What was asked of the new owner may be on its way.
+            sleep(GIVEN_UP).await;
+            let opened = async {
+                let topic = topics.find(id.topic).await?;
+                partitions.open_as(id, topic.policy()).await
+            };
+            if let Err(fault) = opened.await {
+                tracing::debug!(partition = %id, %fault, "a hand-over was given up, and the partition is not opened here");
+            }
+        });
     }
 }
 

@@ -54,6 +54,33 @@ async fn hand_over_that_the_other_broker_cannot_prepare_leaves_the_partition_whe
     assert_eq!(two.epoch(from, 3).await.unwrap(), 1);
 }
 
+/// Clients were sent to the new owner under the epoch to come, and believe no older one.
+#[tokio::test]
+async fn hand_over_that_is_given_up_half_way_ends_in_the_epoch_that_clients_were_told() {
+    let two = Two::new().await;
+    let (from, there) = match two.owners(0).await[0] == name(0) {
+        true => (0, 1),
+        false => (1, 0),
+    };
+    assert_eq!(two.served(from, 0).await, 1);
+    two.store(from).await;
+    let memory = &two.brokers[0].memory;
+    // Its ledger is closed for so long.
+    memory.slow_changes(Duration::from_secs(1));
+    let mut admin = two.brokers[from].admin();
+    // Whoever asks for it goes, before the other broker is asked to take it.
+    let mut request = tonic::Request::new(to(there, 0, false));
+    request.set_timeout(Duration::from_millis(300));
+    let moving = tokio::spawn(async move { admin.move_partition(request).await });
+    let moved = two.moved(from, 0).await;
+    assert_eq!(moved.details["leader_epoch"], "2");
+    moving.await.unwrap().unwrap_err();
+    memory.slow_changes(Duration::ZERO);
+    while two.won(0).await < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test]
 async fn brokers_are_evened_out_by_an_operators_word_and_pinned_partitions_stay() {
     let two = Two::new().await;

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use bookie_metadata::{MetadataStore as _, Op, Txn};
 use hulse_proto::error::{Fault, Reason};
-use hulse_proto::id::NodeName;
+use hulse_proto::id::{NodeName, PartitionId, TopicId};
 use hulse_proto::wire::v1;
 use hulse_proto::wire::v1::drain_broker_request::Order;
+use hulse_proto::wire::v1::produce_down::Item;
+use hulse_proto::wire::{Message as _, metadata};
 
-use super::world::World;
+use super::session::Session;
+use super::world::{World, plain};
 use crate::BrokerConfig;
+use crate::keys::partition_key;
 use crate::testing::MemoryBroker;
 
 pub(super) const PARTITIONS: u32 = 8;
@@ -89,6 +93,22 @@ impl Two {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    /// Stores a record in partition 0, which this broker has.
+    pub(super) async fn store(&self, broker: usize) {
+        let mut session = Session::on(&self.brokers[broker], &self.topic).await;
+        session.batch(0, 0, plain(1, 10)).await;
+        let item = session.next().await;
+        assert!(matches!(item, Item::Ack(_)), "{item:?}");
+    }
+
+    /// The epoch that metadata have of a partition; nobody opens it for this question.
+    pub(super) async fn won(&self, index: u32) -> u32 {
+        let topic = TopicId::from_slice(&self.topic).unwrap();
+        let key = partition_key(PartitionId { topic, index });
+        let row = self.brokers[0].metadata.get(&key).await.unwrap().unwrap();
+        metadata::Partition::decode(row.value).unwrap().owner_epoch
     }
 
     /// As [`Two::epoch`], once it does not serve.
