@@ -1,4 +1,5 @@
-//! Removing the data of a deleted topic: ledgers first, then what links to them, then the partition's key (storage.md P6).
+//! Removing the data of a deleted topic: ledgers first, then what links to them, then the partition's key (storage.md P6). And openings
+//! that a deletion may overtake.
 //!
 //! # Invariants
 //! 1. No ledger goes while an earlier owner's transaction may still link it, or another one: `end_guards` comes first (M6). The
@@ -13,8 +14,9 @@ use hulse_proto::ledger::{LedgerKind, LedgerMetadata, LedgerState};
 use crate::keys::{chain_prefix, partition_key, pin_key};
 use crate::log::Chain;
 use crate::owner::Partitions;
-use crate::partition::{Claim, win_epoch};
+use crate::partition::{Claim, PartitionHandle, win_epoch};
 use crate::storage_fault;
+use crate::topics::{Topic, Topics};
 
 /// Keys that a sweep holds at a time.
 const SWEEP_PAGE: usize = 1000;
@@ -27,6 +29,35 @@ fn deleting(item: &Versioned) -> Option<LedgerId> {
 }
 
 impl Partitions {
+    /// Opens a partition of this topic, which was there a moment ago, and looks again: it may have been deleted, here or by another
+    /// broker, between that look and the opening. Then the deletion's own round may have passed already, and this opening must leave
+    /// nothing behind. A reading decides, not what was heard.
+    ///
+    /// # Errors
+    /// Those of [`Partitions::open`], and of the look.
+    pub(crate) async fn open_of(
+        &self,
+        topics: &Topics,
+        topic: &Topic,
+        partition: PartitionId,
+        claim: Claim,
+    ) -> Result<PartitionHandle, Fault> {
+        let handle = self.open_claimed(partition, topic.policy(), claim).await?;
+        if self.with.owners.alone() && topics.serves(partition.topic) {
+            return Ok(handle);
+        }
+        let Err(fault) = topics.find(partition.topic).await else {
+            return Ok(handle);
+        };
+        if matches!(fault.reason, Reason::TopicNotFound | Reason::TopicDeleting) {
+            self.close(partition, fault.clone()).await;
+            if let Err(left) = self.delete_data(partition).await {
+                tracing::warn!(%partition, fault = %left, "data of a deleted topic are left");
+            }
+        }
+        Err(fault)
+    }
+
     /// Removes a partition's ledgers, chains and key. Idempotent; goes on where an earlier try stopped.
     ///
     /// # Errors
@@ -139,15 +170,56 @@ impl Partitions {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use bookie_metadata::MetadataStore as _;
     use bookie_metadata::testing::{Call, Fate};
-    use hulse_proto::id::TopicId;
+    use hulse_proto::id::{NodeName, OwnerEpoch, TopicId};
     use uuid::Uuid;
 
     use super::*;
     use crate::testing::MemoryBroker;
+    use crate::topics::NewTopic;
 
     const SLOW: std::time::Duration = std::time::Duration::from_secs(1);
+
+    /// Case: a broker opens a partition, or takes what is handed over to it, and saw the topic a moment before another one deleted it.
+    #[tokio::test(start_paused = true)]
+    async fn opening_that_a_deletion_has_overtaken_leaves_no_key_behind() {
+        for claim in [Claim::Owner, Claim::HandedOver(OwnerEpoch(1))] {
+            let memory = MemoryBroker::default();
+            let named = |name: &str| {
+                let name = NodeName::new(name).unwrap();
+                memory.front(|config| config.name = name)
+            };
+            let (first, second) = (named("broker-1"), named("broker-2"));
+            memory.register("broker-1", 0, "one:7400", None).await;
+            memory.register("broker-2", 1, "two:7400", None).await;
+            MemoryBroker::follow(&first).await;
+            MemoryBroker::follow(&second).await;
+            let new = NewTopic {
+                partitions: 16,
+                ..NewTopic::default()
+            };
+            let name = "t".parse().unwrap();
+            let topic = first.topics().create_with(&name, new).await.unwrap();
+            let ids = topic.partition_ids();
+            let mut of_first = ids.filter(|id| !first.partitions().is_elsewhere(*id));
+            let partition = of_first.next().expect("one of sixteen");
+            let remover = Arc::new(second.partitions().clone());
+            second.topics().delete(&name, remover).await.unwrap();
+            let partitions = first.partitions();
+            let opened = partitions.open_of(first.topics(), &topic, partition, claim);
+            let reason = opened.await.map(drop).unwrap_err().reason;
+            assert!(
+                matches!(reason, Reason::TopicNotFound | Reason::PartitionNotFound),
+                "{reason:?}"
+            );
+            assert!(partitions.opened(partition).is_none());
+            let left = list_all(&*memory.metadata, "part/").await.unwrap();
+            assert!(left.is_empty(), "{claim:?}: nobody would ever remove it");
+        }
+    }
 
     /// Case: two brokers delete a topic at the same time, and one is through while the other is about to end its guards.
     #[tokio::test(start_paused = true)]

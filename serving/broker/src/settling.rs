@@ -15,6 +15,7 @@ use hulse_proto::wire::metadata::blocked_repair::Kind;
 use tokio::time::sleep;
 
 use crate::owner::Partitions;
+use crate::partition::Claim;
 use crate::topics::{Topics, read};
 
 /// Between two looks at what upkeep says.
@@ -62,8 +63,10 @@ impl Settling {
         }
         let topic = self.topics.find(partition.topic).await?;
         tracing::info!(%partition, %ledger, "partition is opened, as a ledger of its last owner lacks copies");
-        let opened = self.partitions.open_as(partition, topic.policy()).await;
-        opened.map(drop)
+        let opened = self
+            .partitions
+            .open_of(&self.topics, &topic, partition, Claim::Owner);
+        opened.await.map(drop)
     }
 }
 

@@ -107,7 +107,7 @@ impl Front {
         let leaves = self.leaves(id);
         let open = self
             .partitions
-            .open_claimed(id, topic.policy(), claim)
+            .open_of(&self.topics, &topic, id, claim)
             .await?;
         if !leaves {
             self.balance.arrived(id);

@@ -4,6 +4,7 @@ use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::PartitionId;
 
 use super::front::{Front, shutting_down};
+use crate::partition::Claim;
 use crate::{PartitionHandle, Topic};
 
 impl Front {
@@ -28,24 +29,9 @@ impl Front {
             return Err(moved);
         }
         let topic = self.check_exists(partition).await?;
-        let handle = self.partitions.open_as(partition, topic.policy()).await?;
-        if self.partitions.with.owners.alone() && self.topics.serves(partition.topic) {
-            return Ok(handle);
-        }
-        // The topic may have been deleted, here or by another broker, between the look and the opening; then the deletion's own round may
-        // have passed already, and this opening must not leave anything behind. A reading decides, not the hint.
-        match self.check_exists(partition).await {
-            Ok(_) => Ok(handle),
-            Err(fault) => {
-                if matches!(fault.reason, Reason::TopicNotFound | Reason::TopicDeleting) {
-                    self.partitions.close(partition, fault.clone()).await;
-                    if let Err(left) = self.partitions.delete_data(partition).await {
-                        tracing::warn!(%partition, fault = %left, "data of a deleted topic are left");
-                    }
-                }
-                Err(fault)
-            }
-        }
+        self.partitions
+            .open_of(&self.topics, &topic, partition, Claim::Owner)
+            .await
     }
 
     /// As [`Front::open`], for one who only reads. Of a partition that does not open because it is damaged: what is certain all the

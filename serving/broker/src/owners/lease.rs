@@ -8,7 +8,9 @@
 //! # Invariants
 //! 1. It vouches no longer than the store keeps a lease that was renewed when the keeper *asked* for that, less a margin; by the clock
 //!    that passes and by the wall alike, as one of them may have stood still.
-//! 2. Each registration begins another term: what was owned under an earlier one may have been taken in between.
+//! 2. Each registration begins another term: what was owned under an earlier one may have been taken in between. So does a renewal
+//!    that is answered after the time had run out: a leader of the store that was frozen, or cut off, and has not heard of its successor
+//!    renews what that one has ended long since.
 //!
 //! Both rest on a store that renews no lease which it lets others see ended. A leader of etcd that hangs and was replaced may do so before
 //! 3.4.31 and 3.5.13 (etcd-io/etcd issue 15247): for that long a broker that it answers goes on telling ends (`bookie/metadata/README.md`).
@@ -104,8 +106,12 @@ impl Lease {
             return;
         };
         {
+            let now = kept.now();
             let mut state = kept.lock();
-            state.term += Term::from(anew);
+            let ran_out = state
+                .renewed
+                .is_some_and(|renewed| !kept.lasts(renewed, now));
+            state.term += Term::from(anew || ran_out);
             state.renewed = state.asked.take();
         }
         kept.publish();
@@ -180,8 +186,12 @@ impl Kept {
         let state = self.lock();
         let fresh = state
             .renewed
-            .is_some_and(|renewed| now.since(renewed) < self.time);
+            .is_some_and(|renewed| self.lasts(renewed, now));
         if fresh { state.term } else { 0 }
+    }
+
+    fn lasts(&self, renewed: Moment, now: Moment) -> bool {
+        now.since(renewed) < self.time
     }
 
     fn publish(&self) {
@@ -231,7 +241,29 @@ mod tests {
         lease.asks();
         assert!(!lease.vouches_for(1));
         lease.renewed();
-        assert!(lease.vouches_for(1));
+        assert!(lease.stands());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn renewal_that_comes_after_the_time_ran_out_vouches_for_nothing_of_before() {
+        let (_, lease) = lease();
+        lease.asks();
+        lease.began();
+        for term in 1..4 {
+            // In time, from question to answer and from answer to answer.
+            for _ in 0..3 {
+                lease.asks();
+                advance(TIME / 3).await;
+                lease.renewed();
+                assert!(lease.vouches_for(term));
+            }
+            advance(TIME).await;
+            lease.asks();
+            // A leader that woke says yes, whoever else may have the lease's partitions by now.
+            lease.renewed();
+            assert!(lease.stands() && !lease.vouches_for(term));
+            assert_eq!(lease.term(), term + 1);
+        }
     }
 
     #[tokio::test(start_paused = true)]

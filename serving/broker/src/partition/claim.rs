@@ -46,8 +46,8 @@ impl Claim {
     ) -> Result<(), Fault> {
         match (self, key) {
             (Self::Deletion, Some(_)) => Ok(()),
-            // Another broker has removed it: what is won now would be left for ever.
-            (Self::Deletion, None) => Err(nothing_left()),
+            // Another broker has removed it, for whoever handed it over had it: what is won now would be left for ever.
+            (Self::Deletion | Self::HandedOver(_), None) => Err(nothing_left()),
             (Self::HandedOver(epoch), Some((record, _))) if record.owner_epoch == epoch.0 => Ok(()),
             (Self::Owner | Self::HandedOver(_), key) => with.owners.judge(partition, key),
         }
@@ -62,7 +62,7 @@ fn nothing_left() -> Fault {
 /// P1: the owner's key with an epoch one higher and this broker's boot in it, and its version.
 ///
 /// # Errors
-/// `PARTITION_MOVED` where the claim does not stand; `PARTITION_NOT_FOUND`: it is to be deleted, and was; `PARTITION_LOADING`; those of
+/// `PARTITION_MOVED` where the claim does not stand; `PARTITION_NOT_FOUND`: it is to be deleted or handed over, and was deleted; `PARTITION_LOADING`; those of
 /// metadata.
 pub(crate) async fn win_epoch(
     with: &Collaborators,

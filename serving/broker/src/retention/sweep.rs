@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use super::policy::Limits;
 use crate::log::Chain;
 use crate::owner::Partitions;
+use crate::partition::Claim;
 use crate::storage_fault;
 use crate::topics::{Topic, TopicState, Topics};
 
@@ -135,8 +136,11 @@ impl Sweep {
         if quiet_until > now {
             return Ok(Some(quiet_until));
         }
-        let opened = self.partitions.open_as(partition, topic.policy()).await?;
-        opened.retain(limits).await?;
+        let claim = Claim::Owner;
+        let opened = self
+            .partitions
+            .open_of(&self.topics, topic, partition, claim);
+        opened.await?.retain(limits).await?;
         Ok(None)
     }
 
