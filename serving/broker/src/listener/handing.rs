@@ -25,8 +25,8 @@ use crate::owners::owner_of;
 use crate::partition::{Claim, differs, read_ahead};
 use crate::topics::Topics;
 
-/// Longest time for giving partitions away at the end; the rest is taken over when the broker is gone.
-const LEAVING_MAX: Duration = Duration::from_secs(20);
+/// Time for giving partitions away at the end, beyond what their pace takes; the rest is taken over when the broker is gone.
+const LEAVING: Duration = Duration::from_secs(20);
 /// After a hand-over was given up half-way: until this broker opens the partition again, if nobody else did.
 const GIVEN_UP: Duration = Duration::from_millis(200);
 
@@ -191,7 +191,8 @@ impl Front {
         }
         let open = self.partitions.open_ids();
         let count = open.len();
-        match timeout(LEAVING_MAX, self.give_away(open, || true)).await {
+        let paced = Duration::from_secs(count as u64 / u64::from(self.config.drain_rate.max(1)));
+        match timeout(paced + LEAVING, self.give_away(open, || true)).await {
             Ok(given) => tracing::info!(given, count, "partitions were handed over"),
             Err(_) => tracing::warn!(
                 count,
@@ -241,7 +242,7 @@ impl Drop for Closed {
             sleep(GIVEN_UP).await;
             let opened = async {
                 let topic = topics.find(id.topic).await?;
-                partitions.open_as(id, topic.policy()).await
+                partitions.open_of(&topics, &topic, id, Claim::Owner).await
             };
             if let Err(fault) = opened.await {
                 tracing::debug!(partition = %id, %fault, "a hand-over was given up, and the partition is not opened here");
