@@ -1,8 +1,9 @@
 //! Runs a broker's listeners: from "not ready" over "serving" to a shutdown that answers what was taken.
 //!
 //! Shutdown: readiness goes, partitions are handed over to other brokers where there are any (at the pace of `broker.drain_rate`, and at
-//! most 20 s longer than that takes: `listener::handing`), nothing new is accepted, sessions answer what they hold and end with SHUTTING_DOWN, reads end, then
-//! the partitions close. What is not done after [`DRAIN_MAX`] is cut off; clients then know of no answer, which is the truth.
+//! most 20 s longer than that takes: `listener::handing`), nothing new is accepted, sessions answer what they hold and end with
+//! SHUTTING_DOWN, reads end, then the partitions close. What is not done after [`DRAIN_MAX`] is cut off; clients then know of no answer,
+//! which is the truth.
 
 use std::sync::Arc;
 use std::time::Duration;
