@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "serving-broker",
         &["hulse-proto", "bookie-client", "bookie-metadata"],
     ),
+    ("serving-groups", &["hulse-proto"]),
     ("serving-kafka", &["hulse-proto", "serving-broker"]),
     (
         "tests-harness",
