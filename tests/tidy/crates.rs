@@ -25,10 +25,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("hulse-sdk", &["hulse-proto"]),
     (
         "serving-broker",
-        &["hulse-proto", "bookie-client", "bookie-metadata"],
+        &[
+            "hulse-proto",
+            "bookie-client",
+            "bookie-metadata",
+            "serving-groups",
+        ],
     ),
     ("serving-groups", &["hulse-proto"]),
-    ("serving-kafka", &["hulse-proto", "serving-broker"]),
+    (
+        "serving-kafka",
+        &["hulse-proto", "serving-broker", "serving-groups"],
+    ),
     (
         "tests-harness",
         &[

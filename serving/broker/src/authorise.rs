@@ -1,11 +1,12 @@
 //! The one door that every request of every listener passes (ARCHITECTURE D11).
 //!
-//! It allows everything for now; its callers already name who asks, what for and on what, so that rules can come without
+//! It allows everything for now, but for what the cell keeps for itself; its callers already name who asks, what for and on what, so that rules can come without
 //! touching a call site.
 
-use hulse_proto::error::Fault;
+use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{LedgerId, TopicId, TopicName};
 
+use crate::groups::INTERNAL_TENANT;
 use crate::subscriptions::SubscriptionName;
 
 /// Who asks.
@@ -60,6 +61,13 @@ pub fn authorise(
     action: Action,
     resource: Resource<'_>,
 ) -> Result<(), Fault> {
+    if let Resource::Topic(name) = resource
+        && name.tenant() == INTERNAL_TENANT
+        && action != Action::Describe
+    {
+        let why = format!("topic {name} is the cell's own");
+        return Err(Fault::new(Reason::PermissionDenied, why));
+    }
     match principal {
         Principal::Anonymous => {
             tracing::trace!(?action, ?resource, "allowed");

@@ -27,6 +27,7 @@ mod config;
 mod drain_order;
 mod epochs;
 mod giving;
+mod groups;
 mod http;
 mod keys;
 mod ledger_views;

@@ -14,14 +14,15 @@
 //!    fetched bytes are stored bytes, whichever wire brought them.
 //! 4. What is advertised is served (`wire::api`); every error code comes from the table of `error_code`.
 //!
-//! Not here: groups and transactions, which come with their coordinators; who may ask what (`serving_broker::authorise`).
+//! Not here: transactions, which come with their coordinator; who may ask what (`serving_broker::authorise`).
 //!
-//! Reading order: `listener`, `link`, `connection`, `wire`, `requests`, `fetch`; `names`, `brokers` and `error_code` are looked up.
+//! Reading order: `listener`, `link`, `connection`, `wire`, `requests`, `fetch`, `groups`; `names`, `brokers` and `error_code` are looked up.
 
 mod brokers;
 mod connection;
 mod error_code;
 mod fetch;
+mod groups;
 mod link;
 mod listener;
 mod names;

@@ -22,6 +22,7 @@ use crate::authorise::{Action, Principal, Resource, authorise};
 use crate::backlogs::Board;
 use crate::balance::Balance;
 use crate::drain_order::DrainOrder;
+use crate::groups::Groups;
 use crate::metrics::Metrics;
 use crate::subscriptions::Subscriptions;
 use crate::topics::Topics;
@@ -45,6 +46,8 @@ pub struct Front {
     pub(crate) topics: Topics,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) subscriptions: Subscriptions,
+    /// Coordinators of consumer groups.
+    pub(crate) groups: Groups,
     /// What was seen of backlogs last.
     pub(crate) backlogs: Board,
     /// What this broker has to do, and did as balancer.
@@ -83,6 +86,7 @@ impl Front {
             )),
             producer_ids: ProducerIds::start(parts.metadata.clone()),
             subscriptions: Subscriptions::new(parts.metadata.clone(), parts.topics.clone()),
+            groups: Groups::default(),
             backlogs: Board::default(),
             balance: Balance::new(parts.config.balance),
             arrivals: Arrivals::default(),

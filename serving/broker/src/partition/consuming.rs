@@ -145,6 +145,29 @@ impl PartitionHandle {
         receiver.await.map_err(|_| self.end())
     }
 
+    /// Writes what changed of the groups of a coordinator shard; answers when it is durable. In the order of the calls.
+    ///
+    /// # Errors
+    /// With fate unknown the fault that ended the partition.
+    pub(crate) async fn write_groups(&self, delta: serving_groups::Delta) -> Result<(), Fault> {
+        let delta = Arc::new(delta);
+        let written = self.ask_cursors(|answer| CursorCommand::Groups(delta, answer));
+        written.await.map(drop)
+    }
+
+    /// The groups of a coordinator shard, as far as they are durable.
+    ///
+    /// # Errors
+    /// The fault that ended the partition.
+    pub(crate) async fn groups(&self) -> Result<serving_groups::ShardState, Fault> {
+        let (answer, receiver) = oneshot::channel();
+        let now = Command::Cursors(CursorCommand::GroupsNow(answer));
+        if self.0.commands.send(now).is_err() {
+            return Err(self.end());
+        }
+        receiver.await.map_err(|_| self.end())
+    }
+
     /// Ties a consumer to the owner. Its cursor must exist. It is gone when the tie is dropped.
     ///
     /// # Errors

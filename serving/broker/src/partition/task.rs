@@ -113,7 +113,7 @@ pub(crate) fn spawn(with: Arc<Collaborators>, taken: Taken) -> PartitionHandle {
     let shown = Arc::new(Shown::new(taken.log.with_view(|view| view.offsets())));
     let cursors = CursorCore::new(
         taken.config.partition.index,
-        taken.state.meta.clone(),
+        taken.state.meta.without_groups(),
         taken.state.state_applied,
     );
     let cursors = CursorTask::new(cursors.mutated(with.mutation));

@@ -85,6 +85,18 @@ pub enum RecordError {
     },
 }
 
+impl From<serving_groups::RecordError> for RecordError {
+    fn from(error: serving_groups::RecordError) -> Self {
+        match error {
+            serving_groups::RecordError::CutOff { found, expected } => {
+                Self::CutOff { found, expected }
+            }
+            serving_groups::RecordError::Version(version) => Self::Version(version),
+            serving_groups::RecordError::Field { field, found } => Self::Field { field, found },
+        }
+    }
+}
+
 impl MetaRecord {
     /// The bytes.
     pub fn encode(&self) -> Bytes {

@@ -300,7 +300,13 @@ impl Coordinator {
 }
 
 impl Request {
-    fn group(&self) -> Option<&Arc<str>> {
+    /// It may change something; else it only looks.
+    pub fn changes(&self) -> bool {
+        !matches!(self, Self::Fetch(_) | Self::Describe { .. } | Self::List)
+    }
+
+    /// The group that it is about; `None`: all.
+    pub fn group(&self) -> Option<&Arc<str>> {
         Some(match self {
             Self::Join(request) => &request.group,
             Self::Sync(request) => &request.group,

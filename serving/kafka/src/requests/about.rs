@@ -5,15 +5,12 @@ use std::sync::Arc;
 use hulse_proto::error::Reason;
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
-use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest,
-    DescribeClusterResponse, FindCoordinatorRequest, FindCoordinatorResponse,
-    InitProducerIdRequest, InitProducerIdResponse,
+    DescribeClusterResponse, InitProducerIdRequest, InitProducerIdResponse,
 };
 use serving_broker::{Action, Resource};
 
-use super::rows::once;
 use super::stage::Outcome;
 use crate::error_code;
 use crate::link::Link;
@@ -21,12 +18,8 @@ use crate::wire::{APIS, Asked, Broken, Request, text};
 
 /// Brokers are described, not controllers.
 const ENDPOINTS_OF_BROKERS: i8 = 1;
-/// First version that asks for several coordinators at once.
-const COORDINATORS_FROM: i16 = 4;
-/// Key type of groups; transactional ids have another.
-const GROUPS: i8 = 0;
 /// "Not told."
-pub(super) const NO_OPERATIONS: i32 = i32::MIN;
+pub(crate) const NO_OPERATIONS: i32 = i32::MIN;
 
 fn versions(error_code: i16) -> ApiVersionsResponse {
     let told = APIS.iter().map(|api| {
@@ -85,46 +78,6 @@ pub(super) async fn cluster(link: &Arc<Link>, mut request: Request) -> Result<Ou
     }
     let code = response.error_code;
     Ok(Outcome::message(request.asked(), &response).with_code(code))
-}
-
-/// Where groups and transactions are coordinated: here, where neither is served yet.
-///
-/// Every client knows from the table of versions that it cannot join a group here, and says so at once; but old ones never get that
-/// far without a coordinator. They ask for it also where they only assign partitions, try for ever on "there is none now", and hand
-/// every other error to an application that did nothing wrong. So nobody is told an error.
-pub(super) fn coordinator(link: &Link, mut request: Request) -> Result<Outcome, Broken> {
-    let message: FindCoordinatorRequest = request.decode()?;
-    for (group, name) in looked_up(&message, request.version) {
-        link.not_served(if group { "group" } else { "transactional id" }, name);
-    }
-    let node_id = link.served.node_id.into();
-    let (host, port) = (text(link.host.clone()), i32::from(link.port));
-    let mut response = FindCoordinatorResponse::default().with_error_message(None);
-    if request.version < COORDINATORS_FROM {
-        response = response
-            .with_node_id(node_id)
-            .with_host(host)
-            .with_port(port);
-    } else {
-        let keys = once(message.coordinator_keys, Clone::clone);
-        let here = keys.into_iter().map(|key| {
-            Coordinator::default()
-                .with_key(key)
-                .with_error_message(None)
-                .with_node_id(node_id)
-                .with_host(host.clone())
-                .with_port(port)
-        });
-        response.coordinators = here.collect();
-    }
-    Ok(Outcome::message(request.asked(), &response))
-}
-
-/// What the coordinator is asked for of: whether it is a group, and its name.
-fn looked_up(message: &FindCoordinatorRequest, version: i16) -> impl Iterator<Item = (bool, &str)> {
-    let one = (version < COORDINATORS_FROM).then_some(&message.key);
-    let names = one.into_iter().chain(&message.coordinator_keys);
-    names.map(|name| (message.key_type == GROUPS, name.as_str()))
 }
 
 /// A producer id. Without transactions each request gets a new one; idempotent producers raise their epoch by themselves

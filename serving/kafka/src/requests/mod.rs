@@ -3,7 +3,6 @@
 mod about;
 mod all_topics;
 mod alter;
-mod committed;
 mod configs;
 mod copies;
 mod delete_records;
@@ -17,9 +16,11 @@ mod rows;
 mod stage;
 mod topics;
 
-pub(crate) use about::older_versions;
+pub(crate) use about::{NO_OPERATIONS, older_versions};
 pub(crate) use metadata::epoch_number;
+pub(crate) use offsets::ended;
 pub(crate) use owed::Owed;
+pub(crate) use rows::{Rows, once};
 pub(crate) use stage::{
     DECODED_BYTES, FirstStage, Outcome, count, first_stage, millis, rows_room, throttle,
 };

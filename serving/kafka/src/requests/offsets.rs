@@ -49,7 +49,7 @@ pub(super) fn list(link: Arc<Link>, mut request: Request) -> Result<FirstStage, 
 }
 
 /// What a second stage ends with. The answer is as large as the request in its decoded form, and takes over its room.
-pub(super) fn ended(link: &Link, mut request: Request, outcome: Outcome) -> Outcome {
+pub(crate) fn ended(link: &Link, mut request: Request, outcome: Outcome) -> Outcome {
     let (code, outcome) = match outcome {
         Outcome::Answer(answer) => {
             let room = request.decoded.take();

@@ -16,7 +16,7 @@ const LARGE_ROWS: usize = 256;
 pub(super) const ROWS_MAX: usize = 200_000;
 
 /// The rows of an answer that is made.
-pub(super) struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     link: &'a Link,
     count: usize,
     slot: Option<SemaphorePermit<'a>>,
@@ -24,7 +24,7 @@ pub(super) struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     /// None yet.
-    pub(super) fn new(link: &'a Link) -> Self {
+    pub(crate) fn new(link: &'a Link) -> Self {
         Self {
             link,
             count: 0,
@@ -44,7 +44,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Errors
     /// `INVALID_REQUEST`: the answer would have too many; these are not counted.
-    pub(super) async fn add(&mut self, rows: usize) -> Result<(), Fault> {
+    pub(crate) async fn add(&mut self, rows: usize) -> Result<(), Fault> {
         let count = self.count.saturating_add(rows);
         if count > ROWS_MAX {
             let words = format!("an answer has at most {ROWS_MAX} rows; ask for less at once");
@@ -59,7 +59,7 @@ impl<'a> Rows<'a> {
 }
 
 /// What a request names, each once: the first of those with the same key.
-pub(super) fn once<T, K: Ord>(mut named: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
+pub(crate) fn once<T, K: Ord>(mut named: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut seen = BTreeSet::new();
     named.retain(|one| seen.insert(key(one)));
     named

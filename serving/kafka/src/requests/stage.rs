@@ -11,11 +11,10 @@ use serving_broker::Front;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::{
-    about, alter, committed, configs, delete_records, grow, metadata, offsets, produce, topics,
-};
+use super::{about, alter, configs, delete_records, grow, metadata, offsets, produce, topics};
 use crate::error_code::{self, Code};
 use crate::fetch;
+use crate::groups;
 use crate::link::Link;
 use crate::wire::{Answer, Asked, Broken, Request};
 
@@ -67,6 +66,8 @@ pub(crate) async fn first_stage(
         ApiKey::ListOffsets => offsets::list(link, request),
         ApiKey::OffsetForLeaderEpoch => offsets::leader_epochs(link, request),
         ApiKey::DeleteRecords => delete_records::first_stage(link, request).await,
+        ApiKey::JoinGroup => groups::join(link, request),
+        ApiKey::SyncGroup => groups::sync(link, request),
         _ => {
             let outcome = whole(&link, request).await?;
             let code = match &outcome {
@@ -87,8 +88,17 @@ async fn whole(link: &Arc<Link>, request: Request) -> Result<Outcome, Broken> {
         ApiKey::Metadata => metadata::metadata(link, request).await,
         ApiKey::DescribeTopicPartitions => metadata::topic_partitions(link, request).await,
         ApiKey::DescribeCluster => about::cluster(link, request).await,
-        ApiKey::FindCoordinator => about::coordinator(link, request),
-        ApiKey::OffsetFetch => committed::fetch(link, request).await,
+        ApiKey::FindCoordinator => groups::coordinator(link, request).await,
+        ApiKey::Heartbeat => groups::beat(link, request).await,
+        ApiKey::LeaveGroup => groups::leave(link, request).await,
+        ApiKey::OffsetCommit => groups::commit(link, request).await,
+        ApiKey::OffsetFetch => groups::fetch(link, request).await,
+        ApiKey::OffsetDelete => groups::delete_offsets(link, request).await,
+        ApiKey::ListGroups => groups::list(link, request).await,
+        ApiKey::DescribeGroups => groups::describe(link, request).await,
+        ApiKey::DeleteGroups => groups::delete_groups(link, request).await,
+        ApiKey::ConsumerGroupHeartbeat => groups::member_beat(link, request).await,
+        ApiKey::ConsumerGroupDescribe => groups::describe_newer(link, request).await,
         ApiKey::InitProducerId => about::init_producer_id(link, request).await,
         ApiKey::CreateTopics => topics::create(link, request).await,
         ApiKey::DeleteTopics => topics::delete(link, request).await,

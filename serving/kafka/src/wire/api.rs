@@ -42,7 +42,10 @@ const fn api(
     }
 }
 
-/// Every served request (serving.md D1). Groups and transactions are not among them before they work.
+/// No version is flexible.
+const NEVER: i16 = i16::MAX;
+
+/// Every served request (serving.md D1). Transactions are not among them before they work.
 pub(crate) static APIS: &[Api] = &[
     Api {
         // Librdkafka takes a lowest version of 3 for a broker without compression; nothing sends 0 to 2 any more (KAFKA-18659).
@@ -98,7 +101,6 @@ pub(crate) static APIS: &[Api] = &[
         2,
         &requests::DELETE_RECORDS,
     ),
-    // Told though there are no groups yet: librdkafka takes a broker without it for one that does not know lz4.
     api(
         ApiKey::FindCoordinator,
         "Kafka.FindCoordinator",
@@ -106,13 +108,89 @@ pub(crate) static APIS: &[Api] = &[
         3,
         &requests::FIND_COORDINATOR,
     ),
-    // Nothing is committed, and that is the answer.
+    api(
+        ApiKey::JoinGroup,
+        "Kafka.JoinGroup",
+        (0, 9),
+        6,
+        &requests::JOIN_GROUP,
+    ),
+    api(
+        ApiKey::SyncGroup,
+        "Kafka.SyncGroup",
+        (0, 5),
+        4,
+        &requests::SYNC_GROUP,
+    ),
+    api(
+        ApiKey::Heartbeat,
+        "Kafka.Heartbeat",
+        (0, 4),
+        4,
+        &requests::HEARTBEAT,
+    ),
+    api(
+        ApiKey::LeaveGroup,
+        "Kafka.LeaveGroup",
+        (0, 5),
+        4,
+        &requests::LEAVE_GROUP,
+    ),
+    api(
+        ApiKey::OffsetCommit,
+        "Kafka.OffsetCommit",
+        (2, 9),
+        8,
+        &requests::OFFSET_COMMIT,
+    ),
     api(
         ApiKey::OffsetFetch,
         "Kafka.OffsetFetch",
-        (1, 8),
+        (1, 9),
         6,
         &requests::OFFSET_FETCH,
+    ),
+    api(
+        ApiKey::OffsetDelete,
+        "Kafka.OffsetDelete",
+        (0, 0),
+        NEVER,
+        &requests::OFFSET_DELETE,
+    ),
+    api(
+        ApiKey::ListGroups,
+        "Kafka.ListGroups",
+        (0, 5),
+        3,
+        &requests::LIST_GROUPS,
+    ),
+    api(
+        ApiKey::DescribeGroups,
+        "Kafka.DescribeGroups",
+        (0, 6),
+        5,
+        &requests::DESCRIBE_GROUPS,
+    ),
+    api(
+        ApiKey::DeleteGroups,
+        "Kafka.DeleteGroups",
+        (0, 2),
+        2,
+        &requests::DELETE_GROUPS,
+    ),
+    api(
+        ApiKey::ConsumerGroupHeartbeat,
+        "Kafka.ConsumerGroupHeartbeat",
+        (0, 1),
+        0,
+        &requests::MEMBER_HEARTBEAT,
+    ),
+    api(
+        ApiKey::ConsumerGroupDescribe,
+        "Kafka.ConsumerGroupDescribe",
+        (0, 1),
+        0,
+        &requests::DESCRIBE_NEWER_GROUPS,
     ),
     api(
         ApiKey::InitProducerId,

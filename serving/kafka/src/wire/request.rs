@@ -34,6 +34,8 @@ pub(crate) struct Request {
     pub(crate) waited: Duration,
     /// When it was read.
     pub(crate) began: Instant,
+    /// What the client calls itself.
+    client: Bytes,
     body: Bytes,
     /// Of the body, as walked.
     bytes: usize,
@@ -97,6 +99,7 @@ struct Parsed {
     api: &'static Api,
     version: i16,
     correlation: i32,
+    client: Bytes,
     body: Bytes,
     walked: Walked,
 }
@@ -113,13 +116,13 @@ fn parse(mut bytes: Bytes) -> Result<Result<Parsed, i32>, Broken> {
             key => Err(Broken::Version(key, version)),
         };
     }
-    // The client's name, which is nobody's business here.
+    // The client's name, which only groups tell of.
     let name = bytes.try_get_i16().map_err(|_| Broken::Header)?;
     let name = usize::try_from(name).unwrap_or(0);
     if name > bytes.len() {
         return Err(Broken::Header);
     }
-    bytes.advance(name);
+    let client = bytes.split_to(name);
     let flexible = api.is_flexible(version);
     if flexible {
         let tags = skip_tags(&bytes).map_err(|_| Broken::Header)?;
@@ -131,6 +134,7 @@ fn parse(mut bytes: Bytes) -> Result<Result<Parsed, i32>, Broken> {
         api,
         version,
         correlation,
+        client,
         body: bytes,
         walked,
     }))
@@ -161,6 +165,7 @@ pub(crate) fn read(frame: Frame) -> Result<Incoming, Broken> {
         decoded: None,
         waited,
         began: Instant::now(),
+        client: parsed.client,
         body: parsed.body,
         bytes: parsed.walked.bytes,
     }))
@@ -206,6 +211,17 @@ fn decoder(key: ApiKey) -> fn(&mut Bytes, i16) -> bool {
         ApiKey::DeleteTopics => as_a::<messages::DeleteTopicsRequest>,
         ApiKey::FindCoordinator => as_a::<messages::FindCoordinatorRequest>,
         ApiKey::OffsetFetch => as_a::<messages::OffsetFetchRequest>,
+        ApiKey::JoinGroup => as_a::<messages::JoinGroupRequest>,
+        ApiKey::SyncGroup => as_a::<messages::SyncGroupRequest>,
+        ApiKey::Heartbeat => as_a::<messages::HeartbeatRequest>,
+        ApiKey::LeaveGroup => as_a::<messages::LeaveGroupRequest>,
+        ApiKey::OffsetCommit => as_a::<messages::OffsetCommitRequest>,
+        ApiKey::OffsetDelete => as_a::<messages::OffsetDeleteRequest>,
+        ApiKey::ListGroups => as_a::<messages::ListGroupsRequest>,
+        ApiKey::DescribeGroups => as_a::<messages::DescribeGroupsRequest>,
+        ApiKey::DeleteGroups => as_a::<messages::DeleteGroupsRequest>,
+        ApiKey::ConsumerGroupHeartbeat => as_a::<messages::ConsumerGroupHeartbeatRequest>,
+        ApiKey::ConsumerGroupDescribe => as_a::<messages::ConsumerGroupDescribeRequest>,
         ApiKey::InitProducerId => as_a::<messages::InitProducerIdRequest>,
         ApiKey::OffsetForLeaderEpoch => as_a::<messages::OffsetForLeaderEpochRequest>,
         ApiKey::DeleteRecords => as_a::<messages::DeleteRecordsRequest>,
@@ -227,6 +243,11 @@ impl Request {
             version: self.version,
             correlation: self.correlation,
         }
+    }
+
+    /// What the client calls itself; nothing where that is no text.
+    pub(crate) fn client(&self) -> &str {
+        std::str::from_utf8(&self.client).unwrap_or_default()
     }
 
     /// Its room, for what keeps a part of it longer.
@@ -258,7 +279,7 @@ mod tests {
     #[test]
     fn request_that_is_not_served_is_called_by_its_name() {
         let told = |key| Broken::Key(key).to_string();
-        assert_eq!(told(11), "JoinGroup (key 11) is not served");
+        assert_eq!(told(24), "AddPartitionsToTxn (key 24) is not served");
         assert!(told(9_999).contains("9999"), "{}", told(9_999));
     }
 }

@@ -132,6 +132,8 @@ pub(super) static OFFSET_FETCH: Schema = fields(&[
 ]);
 static COMMITTED_GROUP: Schema = fields(&[
     always(Kind::Text),
+    since(9, Kind::Text),
+    since(9, I32),
     always(Kind::Array(&Kind::Struct(&COMMITTED_TOPIC))),
 ]);
 static COMMITTED_TOPIC: Schema = fields(&[always(Kind::Name), always(Kind::Array(&I32))]);
@@ -228,3 +230,85 @@ pub(super) static DESCRIBE_TOPIC_PARTITIONS: Schema = fields(&[
 ]);
 static DESCRIBED_TOPIC: Schema = fields(&[always(Kind::Text)]);
 static DESCRIBED_CURSOR: Schema = fields(&[always(Kind::Text), always(I32)]);
+
+pub(super) static JOIN_GROUP: Schema = fields(&[
+    always(Kind::Text),
+    always(I32),
+    since(1, I32),
+    always(Kind::Text),
+    since(5, Kind::Text),
+    always(Kind::Text),
+    always(Kind::Array(&Kind::Struct(&GROUP_PROTOCOL))),
+    since(8, Kind::Text),
+]);
+static GROUP_PROTOCOL: Schema = fields(&[always(Kind::Text), always(Kind::Bytes)]);
+
+pub(super) static SYNC_GROUP: Schema = fields(&[
+    always(Kind::Text),
+    always(I32),
+    always(Kind::Text),
+    since(3, Kind::Text),
+    since(5, Kind::Text),
+    since(5, Kind::Text),
+    always(Kind::Array(&Kind::Struct(&GROUP_PROTOCOL))),
+]);
+
+pub(super) static HEARTBEAT: Schema = fields(&[
+    always(Kind::Text),
+    always(I32),
+    always(Kind::Text),
+    since(3, Kind::Text),
+]);
+
+pub(super) static LEAVE_GROUP: Schema = fields(&[
+    always(Kind::Text),
+    between(0, 2, Kind::Text),
+    since(3, Kind::Array(&Kind::Struct(&LEAVER))),
+]);
+static LEAVER: Schema = fields(&[always(Kind::Text), always(Kind::Text), since(5, Kind::Text)]);
+
+pub(super) static OFFSET_COMMIT: Schema = fields(&[
+    always(Kind::Text),
+    always(I32),
+    always(Kind::Text),
+    since(7, Kind::Text),
+    between(2, 4, I64),
+    always(Kind::Array(&Kind::Struct(&NEW_OFFSETS_TOPIC))),
+]);
+static NEW_OFFSETS_TOPIC: Schema = fields(&[
+    always(Kind::Name),
+    always(Kind::Array(&Kind::Struct(&NEW_OFFSET))),
+]);
+static NEW_OFFSET: Schema = fields(&[always(I32), always(I64), since(6, I32), always(Kind::Text)]);
+
+pub(super) static OFFSET_DELETE: Schema = fields(&[
+    always(Kind::Text),
+    always(Kind::Array(&Kind::Struct(&COMMITTED_TOPIC))),
+]);
+
+pub(super) static LIST_GROUPS: Schema = fields(&[
+    since(4, Kind::Array(&Kind::Text)),
+    since(5, Kind::Array(&Kind::Text)),
+]);
+
+pub(super) static DESCRIBE_GROUPS: Schema =
+    fields(&[always(Kind::Array(&Kind::Text)), since(3, BOOL)]);
+
+pub(super) static DELETE_GROUPS: Schema = fields(&[always(Kind::Array(&Kind::Text))]);
+
+pub(super) static MEMBER_HEARTBEAT: Schema = fields(&[
+    always(Kind::Text),
+    always(Kind::Text),
+    always(I32),
+    always(Kind::Text),
+    always(Kind::Text),
+    always(I32),
+    always(Kind::Array(&Kind::Text)),
+    since(1, Kind::Text),
+    always(Kind::Text),
+    always(Kind::Array(&Kind::Struct(&OWNED_TOPIC))),
+]);
+static OWNED_TOPIC: Schema = fields(&[always(UUID), always(Kind::Array(&I32))]);
+
+pub(super) static DESCRIBE_NEWER_GROUPS: Schema =
+    fields(&[always(Kind::Array(&Kind::Text)), always(BOOL)]);

@@ -156,4 +156,6 @@ pub(crate) enum CursorAnswer {
     Removed,
     /// The policy holds.
     Held,
+    /// The groups are written.
+    Written,
 }

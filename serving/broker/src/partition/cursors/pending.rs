@@ -1,6 +1,7 @@
 //! What was accepted and is not durable yet.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hulse_proto::id::{Offset, SubscriptionId};
 use hulse_proto::time::TimestampMs;
@@ -12,6 +13,8 @@ use crate::state::{Change, CursorDelta, NewCursor, OffsetRange, OffsetRanges};
 #[derive(Debug)]
 pub(super) struct Pending<T> {
     cursors: BTreeMap<SubscriptionId, PendingCursor>,
+    /// Of a coordinator shard, in order.
+    groups: Vec<Arc<serving_groups::Delta>>,
     waiting: Vec<(T, CursorAnswer)>,
     /// Ranges of the acks that wait.
     ranges: usize,
@@ -34,6 +37,7 @@ impl<T> Default for Pending<T> {
     fn default() -> Self {
         Self {
             cursors: BTreeMap::new(),
+            groups: Vec::new(),
             waiting: Vec::new(),
             ranges: 0,
         }
@@ -42,7 +46,7 @@ impl<T> Default for Pending<T> {
 
 impl<T> Pending<T> {
     pub(super) fn is_empty(&self) -> bool {
-        self.cursors.is_empty()
+        self.cursors.is_empty() && self.groups.is_empty()
     }
 
     pub(super) fn has(&self, id: SubscriptionId) -> bool {
@@ -142,6 +146,10 @@ impl<T> Pending<T> {
         self.cursors.entry(id).or_default().hold = Some(hold);
     }
 
+    pub(super) fn groups(&mut self, delta: Arc<serving_groups::Delta>) {
+        self.groups.push(delta);
+    }
+
     pub(super) fn evict(&mut self, id: SubscriptionId, records: u64) {
         self.cursors.entry(id).or_default().evicted += records;
     }
@@ -185,6 +193,8 @@ impl<T> Pending<T> {
                 say(Change::Evicted(cursor.evicted));
             }
         }
+        let groups = self.groups.iter().cloned().map(Change::Groups);
+        changes.extend(groups.map(|change| (SubscriptionId::default(), change)));
         CursorDelta(changes)
     }
 
@@ -214,6 +224,7 @@ impl<T> Pending<T> {
                 self.evict(id, newer.evicted);
             }
         }
+        self.groups.extend(later.groups);
         self.ranges += later.ranges;
         self.waiting.extend(later.waiting);
     }

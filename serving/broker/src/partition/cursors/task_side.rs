@@ -48,6 +48,10 @@ pub(crate) enum CursorCommand {
         answer: CursorTicket,
     },
     Move(MoveCommand, CursorTicket),
+    /// Groups of a coordinator shard change.
+    Groups(Arc<serving_groups::Delta>, CursorTicket),
+    /// What they are, durably.
+    GroupsNow(oneshot::Sender<serving_groups::ShardState>),
     Attach {
         new: NewConsumer,
         answer: oneshot::Sender<Result<LaneDoor, Fault>>,
@@ -177,6 +181,11 @@ impl Task {
                 let _ = answer.send(Err(Fault::new(Reason::Overloaded, why)));
             }
             CursorCommand::Move(command, answer) => core.move_to(command, answer, now),
+            CursorCommand::Groups(delta, answer) => core.groups(delta, answer, now),
+            CursorCommand::GroupsNow(answer) => {
+                // Who asked may have gone.
+                let _ = answer.send(self.core.state().meta.groups().clone());
+            }
             CursorCommand::Attach { new, answer } => self.attach(new, answer, now),
             CursorCommand::Ack(command, answer) => {
                 if let Some(lane) = self.cursors.lanes.get(&command.consumer) {
@@ -431,6 +440,7 @@ pub(crate) fn refuse_late(command: CursorCommand, why: &Fault) {
         | CursorCommand::Hold { answer, .. }
         | CursorCommand::Remove { answer, .. }
         | CursorCommand::Move(_, answer)
+        | CursorCommand::Groups(_, answer)
         | CursorCommand::Ack(_, answer) => {
             let _ = answer.send(Err(crate::partition::refusing::not_applied(why)));
         }
@@ -440,6 +450,7 @@ pub(crate) fn refuse_late(command: CursorCommand, why: &Fault) {
         CursorCommand::Skipped(..)
         | CursorCommand::Yielded(_)
         | CursorCommand::Detach(_)
+        | CursorCommand::GroupsNow(_)
         | CursorCommand::Views { .. } => {}
     }
 }

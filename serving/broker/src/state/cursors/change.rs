@@ -10,6 +10,7 @@
 //! | 3 removed | |
 //! | 4 hold | hold u8 |
 //! | 5 evicted | records u64 |
+//! | 16 groups | length u32, a delta of the groups of a coordinator shard; the uuid is nil |
 //!
 //! Little-endian.
 
@@ -24,6 +25,8 @@ use super::cursor::NewCursor;
 use super::ranges::OffsetRange;
 use crate::state::record::{RecordError, need};
 
+/// Kind of a change of groups.
+const GROUPS: u8 = 16;
 /// Bytes of a range.
 const RANGE_BYTES: usize = 16;
 
@@ -62,6 +65,8 @@ pub enum Change {
     Hold(bool),
     /// So many records more were given up because it kept too much.
     Evicted(u64),
+    /// Of no cursor: the groups of a coordinator shard (ARCHITECTURE D8).
+    Groups(Arc<serving_groups::Delta>),
 }
 
 impl CursorDelta {
@@ -74,6 +79,8 @@ impl CursorDelta {
             Change::Removed => 0,
             Change::Hold(_) => 1,
             Change::Evicted(_) => 8,
+            // What it takes is known when it is written.
+            Change::Groups(_) => 4,
         }
     }
 
@@ -88,6 +95,7 @@ impl CursorDelta {
                 Change::Removed => 3,
                 Change::Hold(_) => 4,
                 Change::Evicted(_) => 5,
+                Change::Groups(_) => GROUPS,
             };
             out.put_u8(kind);
             out.put_slice(id.0.as_bytes());
@@ -117,6 +125,11 @@ impl CursorDelta {
                 Change::Removed => {}
                 Change::Hold(hold) => out.put_u8((*hold).into()),
                 Change::Evicted(records) => out.put_u64_le(*records),
+                Change::Groups(delta) => {
+                    let bytes = delta.encode();
+                    out.put_u32_le(bytes.len() as u32);
+                    out.put_slice(&bytes);
+                }
             }
         }
         out.freeze()
@@ -171,6 +184,14 @@ fn decode_change(kind: u8, bytes: &mut &[u8]) -> Result<Change, RecordError> {
         5 => {
             need(bytes, 8)?;
             Change::Evicted(bytes.get_u64_le())
+        }
+        GROUPS => {
+            need(bytes, 4)?;
+            let length = bytes.get_u32_le() as usize;
+            need(bytes, length)?;
+            let delta = serving_groups::Delta::decode(&bytes[..length])?;
+            bytes.advance(length);
+            Change::Groups(Arc::new(delta))
         }
         other => {
             return Err(RecordError::Field {

@@ -2,12 +2,14 @@
 //!
 //! Bytes in a snapshot: count u32, then of each: uuid 16, hold u8, base u64, state epoch u32, made at i64, acked at i64, length of
 //! the name u16, the name, count u32, ranges (first u64, end u64). Then, if any has lost records to a quota: count u32, and of each that
-//! has: uuid 16, records u64. Little-endian. No bytes at all: no cursors.
+//! has: uuid 16, records u64. Little-endian. No bytes at all: no cursors. A coordinator shard has the count of those that lost records in
+//! any case, and behind it the snapshot of its groups.
 
 use std::collections::BTreeMap;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hulse_proto::id::{Offset, SubscriptionId};
+use serving_groups::ShardState;
 use uuid::Uuid;
 
 use super::change::{Change, CursorDelta, flag, get_name, get_ranges, put_name, put_ranges};
@@ -15,14 +17,24 @@ use super::cursor::Cursor;
 use crate::state::meta::MetaState;
 use crate::state::record::{RecordError, need};
 
-/// By the subscription's identity.
+/// By the subscription's identity; and the groups of a coordinator shard, which has no cursors.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cursors(BTreeMap<SubscriptionId, Cursor>);
+pub struct Cursors(BTreeMap<SubscriptionId, Cursor>, ShardState);
 
 impl Cursors {
     /// One of them.
     pub fn get(&self, id: SubscriptionId) -> Option<&Cursor> {
         self.0.get(&id)
+    }
+
+    /// The groups of a coordinator shard.
+    pub fn groups(&self) -> &ShardState {
+        &self.1
+    }
+
+    /// The cursors alone.
+    pub(crate) fn without_groups(&self) -> Self {
+        Self(self.0.clone(), ShardState::default())
     }
 
     /// What stands behind the cursors of a snapshot.
@@ -75,15 +87,19 @@ impl Cursors {
 
     /// Folds one change in. A change of a cursor that does not exist changes nothing.
     pub(crate) fn apply_change(&mut self, id: SubscriptionId, change: &Change) {
-        if let Change::Made(new) = change {
-            self.0.entry(id).or_insert_with(|| Cursor::new(new));
-            return;
+        match change {
+            Change::Made(new) => {
+                self.0.entry(id).or_insert_with(|| Cursor::new(new));
+                return;
+            }
+            Change::Groups(delta) => return self.1.apply(delta),
+            _ => {}
         }
         let Some(cursor) = self.0.get_mut(&id) else {
             return;
         };
         match change {
-            Change::Made(_) => {}
+            Change::Made(_) | Change::Groups(_) => {}
             Change::Acked { at, to, ranges } => {
                 cursor.ack_to(*to);
                 for range in ranges {
@@ -124,7 +140,7 @@ impl MetaState for Cursors {
     }
 
     fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_empty() && self.1.is_empty()
     }
 
     fn encode_delta(delta: &CursorDelta) -> Bytes {
@@ -137,7 +153,7 @@ impl MetaState for Cursors {
 
     fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();
-        if self.0.is_empty() {
+        if MetaState::is_empty(self) {
             return out.freeze();
         }
         out.put_u32_le(self.0.len() as u32);
@@ -153,12 +169,15 @@ impl MetaState for Cursors {
         }
         let evicted = self.0.iter().filter(|(_, cursor)| cursor.evicted > 0);
         let count = evicted.clone().count();
-        if count > 0 {
+        if count > 0 || !self.1.is_empty() {
             out.put_u32_le(count as u32);
             for (id, cursor) in evicted {
                 out.put_slice(id.0.as_bytes());
                 out.put_u64_le(cursor.evicted);
             }
+        }
+        if !self.1.is_empty() {
+            out.put_slice(&self.1.encode());
         }
         out.freeze()
     }
@@ -192,12 +211,9 @@ impl MetaState for Cursors {
         if !bytes.is_empty() {
             all.decode_evicted(&mut bytes)?;
         }
-        match bytes.len() {
-            0 => Ok(all),
-            left => Err(RecordError::Field {
-                field: "bytes behind the cursors",
-                found: left as u64,
-            }),
+        if !bytes.is_empty() {
+            all.1 = ShardState::decode(bytes)?;
         }
+        Ok(all)
     }
 }

@@ -81,7 +81,7 @@ fn model(model: &mut Model, of: SubscriptionId, change: &Change) {
                 acked.extend(0..base.0);
             }
         }
-        Change::Hold(_) | Change::Evicted(_) => {}
+        Change::Hold(_) | Change::Evicted(_) | Change::Groups(_) => {}
     }
 }
 
