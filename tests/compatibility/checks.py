@@ -43,7 +43,7 @@ EXPLAINED = {
     "partitions": "a topic gets more partitions, the new ones are written and read",
     "cluster": "brokers, controller and cluster id are told",
     "delete-records": "the log starts later; reading before it is out of range",
-    "group-refused": "a consumer of a group is told within seconds that there are none, and does not wait for ever",
+    "group": "a consumer of a group reads and commits; the next one of the group goes on behind it, by each protocol that the client has",
     "recreate": "a topic is deleted and created again under a running producer, which goes on",
     "order-pipelined": "OR-03: five requests in flight on one connection, others among them, to a topic just made: answers and log in order",
     "duplicates": "LD-06, F2 row 2: each of a producer's last five batches sent again gets its offset, the sixth last is out of order",

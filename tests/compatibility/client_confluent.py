@@ -167,24 +167,32 @@ driver = Driver(f"confluent-kafka {confluent_kafka.version()} (librdkafka {confl
 install(driver, Adapter())
 
 
-@driver.check("group-refused")
-def group_refused(bench):
+@driver.check("group")
+def group(bench):
     topic = bench.topic("group")
-    bench.write(topic, batches.batch(numbered(1)))
-    settings = {"bootstrap.servers": bench.address, "group.id": bench.name("group"), "auto.offset.reset": "earliest"}
-    consumer = Consumer(settings)
-    consumer.subscribe([topic])
-    said = consumer.poll(5)
-    consumer.close()
-    holds("nothing was said", said is not None and said.error())
-    expect("the error", said.error().code(), KafkaError._UNSUPPORTED_FEATURE)
-    # Who assigns partitions must name a group all the same, and hears nothing of it.
-    consumer = Consumer(settings | {"enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    said = consumer.poll(5)
-    consumer.close()
-    holds("no record", said is not None)
-    expect("the record", said.error() or said.value(), numbered(1)[0])
+    bench.write(topic, batches.batch(numbered(10)))
+    for kind in (
+        {"partition.assignment.strategy": "range"}, {"partition.assignment.strategy": "cooperative-sticky"},
+        {"group.protocol": "consumer"}, {"group.instance.id": "fixed"},
+    ):
+        settings = {
+            "bootstrap.servers": bench.address, "group.id": bench.name("group"), "auto.offset.reset": "earliest",
+            "enable.auto.commit": False, "log_level": 0,
+        } | kind
+        # A consumer reads and commits half of it; the next one of the group goes on there.
+        for half in (numbered(10)[:5], numbered(10)[5:]):
+            consumer = Consumer(settings)
+            consumer.subscribe([topic])
+            found = []
+            ends = time.monotonic() + 30
+            while len(found) < len(half) and time.monotonic() < ends:
+                said = consumer.poll(1)
+                if said is not None:
+                    expect(f"{kind}: the record", said.error() or said.value(), half[len(found)])
+                    found.append(said)
+            expect(f"{kind}: records", len(found), len(half))
+            consumer.commit(found[-1], asynchronous=False)
+            consumer.close()
 
 
 if __name__ == "__main__":

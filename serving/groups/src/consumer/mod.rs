@@ -12,6 +12,8 @@ mod clock;
 mod idle;
 mod leave;
 mod migrate;
+#[cfg(test)]
+mod mixed_tests;
 mod reconcile;
 mod target;
 #[cfg(test)]

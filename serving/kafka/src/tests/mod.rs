@@ -6,6 +6,7 @@ mod connection;
 mod copies;
 mod doubt;
 mod fetching;
+mod groups;
 mod offsets;
 mod openings;
 mod producing;

@@ -223,6 +223,83 @@ fn walks_of_changes_go_the_decoders_way() {
 }
 
 #[test]
+fn walks_of_memberships_go_the_decoders_way() {
+    let group = || GroupId::from(str("g"));
+    check(|version| {
+        let protocol = join_group_request::JoinGroupRequestProtocol::default()
+            .with_name(str("range"))
+            .with_metadata(vec![1, 2, 3].into());
+        let request = JoinGroupRequest::default()
+            .with_group_id(group())
+            .with_member_id(str("m"))
+            .with_protocols(vec![protocol.clone(), protocol]);
+        match version {
+            5.. => request.with_group_instance_id(Some(str("i"))),
+            _ => request,
+        }
+    });
+    check(|_| {
+        let assignment = sync_group_request::SyncGroupRequestAssignment::default()
+            .with_member_id(str("m"))
+            .with_assignment(vec![1, 2].into());
+        SyncGroupRequest::default()
+            .with_group_id(group())
+            .with_assignments(vec![assignment])
+    });
+    check(|_| HeartbeatRequest::default().with_group_id(group()));
+    check(|version| {
+        let member = leave_group_request::MemberIdentity::default().with_member_id(str("m"));
+        let request = LeaveGroupRequest::default().with_group_id(group());
+        match version {
+            3.. => request.with_members(vec![member.clone(), member]),
+            _ => request.with_member_id(str("m")),
+        }
+    });
+    check(|_| {
+        let owned = consumer_group_heartbeat_request::TopicPartitions::default()
+            .with_partitions(vec![1, 2]);
+        ConsumerGroupHeartbeatRequest::default()
+            .with_group_id(group())
+            .with_subscribed_topic_names(Some(vec![topic_name("a")]))
+            .with_topic_partitions(Some(vec![owned]))
+    });
+}
+
+#[test]
+fn walks_of_what_groups_keep_go_the_decoders_way() {
+    let group = || GroupId::from(str("g"));
+    check(|_| {
+        let partition = offset_commit_request::OffsetCommitRequestPartition::default()
+            .with_committed_metadata(Some(str("mine")));
+        let topic = offset_commit_request::OffsetCommitRequestTopic::default()
+            .with_name(topic_name("a"))
+            .with_partitions(vec![partition.clone(), partition]);
+        OffsetCommitRequest::default()
+            .with_group_id(group())
+            .with_topics(vec![topic])
+    });
+    check(|_| {
+        let partition = offset_delete_request::OffsetDeleteRequestPartition::default();
+        let topic = offset_delete_request::OffsetDeleteRequestTopic::default()
+            .with_name(topic_name("a"))
+            .with_partitions(vec![partition]);
+        OffsetDeleteRequest::default()
+            .with_group_id(group())
+            .with_topics(vec![topic])
+    });
+    check(|version| match version {
+        5.. => ListGroupsRequest::default()
+            .with_states_filter(vec![str("Stable")])
+            .with_types_filter(vec![str("classic")]),
+        4 => ListGroupsRequest::default().with_states_filter(vec![str("Stable")]),
+        _ => ListGroupsRequest::default(),
+    });
+    check(|_| DescribeGroupsRequest::default().with_groups(vec![group(), group()]));
+    check(|_| DeleteGroupsRequest::default().with_groups_names(vec![group()]));
+    check(|_| ConsumerGroupDescribeRequest::default().with_group_ids(vec![group()]));
+}
+
+#[test]
 fn known_tag_of_another_size_than_its_content_is_refused() {
     let request = fetch("t", &[(0, 0)]).with_cluster_id(Some(str("cluster")));
     let mut body = body(12, &request);

@@ -171,18 +171,6 @@ impl<T> CursorCore<T> {
         self.settle(id, ticket, CursorAnswer::Held, now);
     }
 
-    /// Groups of a coordinator shard change; answers when that is durable. In the order of the calls.
-    pub(crate) fn groups(
-        &mut self,
-        delta: Arc<serving_groups::Delta>,
-        ticket: T,
-        now: TimestampMs,
-    ) {
-        self.gathering.groups(delta);
-        self.gathering.wait(ticket, CursorAnswer::Written);
-        self.gathered(now, true);
-    }
-
     /// Removes a cursor and ends its consumers; answers when that is durable. Without `force` not while there are consumers.
     pub(crate) fn remove(&mut self, id: SubscriptionId, force: bool, ticket: T, now: TimestampMs) {
         let attached = self.seats.get(&id).map_or(0, |seat| seat.consumers.len());

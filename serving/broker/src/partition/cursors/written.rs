@@ -1,10 +1,13 @@
 //! When deltas are written, and what follows when they are confirmed, late, or not written.
 
+use std::sync::Arc;
+
 use hulse_proto::error::{Fate, Fault, Reason};
 use hulse_proto::mutant::Mutant;
 use hulse_proto::time::TimestampMs;
 
 use super::core::{CursorCore, InFlight};
+use super::lane::CursorAnswer;
 
 /// Acks are gathered for this long …
 const GATHER_MS: TimestampMs = 4;
@@ -22,6 +25,18 @@ pub(super) const WAITING_MAX: usize = 100_000;
 const WAITING_RANGES_MAX: usize = 4 << 20;
 
 impl<T> CursorCore<T> {
+    /// Groups of a coordinator shard change; answers when that is durable. In the order of the calls.
+    pub(crate) fn groups(
+        &mut self,
+        delta: Arc<serving_groups::Delta>,
+        ticket: T,
+        now: TimestampMs,
+    ) {
+        self.gathering.groups(delta);
+        self.gathering.wait(ticket, CursorAnswer::Written);
+        self.gathered(now, true);
+    }
+
     /// When the next delta is due; `None`: nothing waits, or one is on its way.
     pub(crate) fn due_at(&self) -> Option<TimestampMs> {
         if self.in_flight.is_some() || self.gathering.is_empty() {

@@ -44,7 +44,26 @@ fn change() -> impl Strategy<Value = Change> {
         1 => Just(Change::Removed),
         1 => any::<bool>().prop_map(Change::Hold),
         1 => (0..9_u64).prop_map(Change::Evicted),
+        1 => (0..9_u64).prop_map(groups),
     ]
+}
+
+/// A group of a coordinator shard commits an offset; no cursor is touched.
+fn groups(offset: u64) -> Change {
+    let committed = serving_groups::Change::Committed {
+        partition: hulse_proto::id::PartitionId {
+            topic: hulse_proto::id::TopicId(uuid::Uuid::from_u128(3)),
+            index: 1,
+        },
+        offset: serving_groups::CommittedOffset {
+            offset: Offset(offset),
+            leader_epoch: 2,
+            metadata: None,
+            at: 9,
+        },
+    };
+    let delta = serving_groups::Delta(vec![("g".into(), committed)]);
+    Change::Groups(std::sync::Arc::new(delta))
 }
 
 fn delta() -> impl Strategy<Value = CursorDelta> {

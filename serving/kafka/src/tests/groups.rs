@@ -1,0 +1,111 @@
+//! A group from its first join to a committed offset, over the wire, and over another life of the broker.
+
+use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
+use kafka_protocol::messages::*;
+
+use super::versions::offsets_of_a_group;
+use super::world::*;
+use crate::error_code;
+
+fn group() -> GroupId {
+    GroupId::from(str("g"))
+}
+
+fn join(member: &str) -> JoinGroupRequest {
+    let protocol = JoinGroupRequestProtocol::default()
+        .with_name(str("range"))
+        .with_metadata(vec![0xff, 1].into());
+    JoinGroupRequest::default()
+        .with_group_id(group())
+        .with_session_timeout_ms(10_000)
+        .with_rebalance_timeout_ms(30_000)
+        .with_member_id(str(member))
+        .with_protocol_type(str("consumer"))
+        .with_protocols(vec![protocol])
+}
+
+fn commit(member: &str, generation: i32, offset: i64) -> OffsetCommitRequest {
+    let partition = OffsetCommitRequestPartition::default()
+        .with_partition_index(1)
+        .with_committed_offset(offset)
+        .with_committed_metadata(Some(str("mine")));
+    let topic = OffsetCommitRequestTopic::default()
+        .with_name(topic_name("t"))
+        .with_partitions(vec![partition]);
+    OffsetCommitRequest::default()
+        .with_group_id(group())
+        .with_generation_id_or_member_epoch(generation)
+        .with_member_id(str(member))
+        .with_topics(vec![topic])
+}
+
+async fn committed(client: &mut Client) -> Vec<(i32, i64)> {
+    let response = client.ask(5, &offsets_of_a_group(5)).await;
+    let rows = response.topics.iter().flat_map(|topic| &topic.partitions);
+    rows.map(|row| (row.partition_index, row.committed_offset))
+        .collect()
+}
+
+/// Joins alone, and assigns.
+async fn alone(client: &mut Client) -> String {
+    let told = client.ask(7, &join("")).await;
+    assert_eq!(told.error_code, error_code::MEMBER_ID_REQUIRED);
+    let joined = client.ask(7, &join(told.member_id.as_str())).await;
+    assert_eq!((joined.error_code, joined.generation_id), (0, 1));
+    assert_eq!(joined.members[0].metadata[..], [0xff, 1], "KA-06");
+    let assignment = SyncGroupRequestAssignment::default()
+        .with_member_id(told.member_id.clone())
+        .with_assignment(vec![7].into());
+    let sync = SyncGroupRequest::default()
+        .with_group_id(group())
+        .with_generation_id(1)
+        .with_member_id(told.member_id.clone())
+        .with_assignments(vec![assignment]);
+    let synced = client.ask(3, &sync).await;
+    assert_eq!((synced.error_code, &synced.assignment[..]), (0, &[7][..]));
+    told.member_id.as_str().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_joins_commits_and_goes_on_in_another_life_of_the_broker() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("t", 2, &[]).await;
+    let member = alone(&mut client).await;
+    let done = client.ask(7, &commit(&member, 1, 42)).await;
+    assert_eq!(done.topics[0].partitions[0].error_code, error_code::NONE);
+    let old = client.ask(7, &commit(&member, 0, 50)).await;
+    let code = old.topics[0].partitions[0].error_code;
+    assert_eq!(code, error_code::ILLEGAL_GENERATION);
+    assert_eq!(committed(&mut client).await, [(0, -1), (1, 42)]);
+    let world = world.restarted().await;
+    let mut client = world.connect();
+    assert_eq!(committed(&mut client).await, [(0, -1), (1, 42)]);
+    let beat = HeartbeatRequest::default()
+        .with_group_id(group())
+        .with_generation_id(1)
+        .with_member_id(str(&member));
+    let beat = client.ask(3, &beat).await;
+    assert_eq!(beat.error_code, error_code::NONE, "no rebalance");
+}
+
+#[tokio::test(start_paused = true)]
+async fn join_of_a_client_that_is_gone_is_forgotten() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("t", 2, &[]).await;
+    let mut other = world.connect();
+    other.send(3, &join("")).await;
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    drop(other);
+    let member = alone(&mut client).await;
+    let groups = DescribeGroupsRequest::default().with_groups(vec![group()]);
+    let found = client.ask(3, &groups).await;
+    let members: Vec<_> = found.groups[0].members.iter().collect();
+    assert_eq!(members.len(), 1);
+    assert_eq!(members[0].member_id.as_str(), member);
+}
