@@ -79,8 +79,7 @@ impl CursorDelta {
             Change::Removed => 0,
             Change::Hold(_) => 1,
             Change::Evicted(_) => 8,
-            // What it takes is known when it is written.
-            Change::Groups(_) => 4,
+            Change::Groups(delta) => 4 + delta.encode().len(),
         }
     }
 
