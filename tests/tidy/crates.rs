@@ -23,6 +23,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["hulse-proto", "bookie-metadata", "bookie-client"],
     ),
     ("hulse-sdk", &["hulse-proto"]),
+    // Who consumes what: a state machine below every listener.
+    ("serving-dispatch", &["hulse-proto"]),
     (
         "serving-broker",
         &[

@@ -1,0 +1,170 @@
+//! Offsets from … to …, and sets of them as disjoint ranges.
+
+use std::collections::BTreeMap;
+
+use hulse_proto::id::Offset;
+
+/// Offsets from `first` up to, and without, `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OffsetRange {
+    /// The first.
+    pub first: Offset,
+    /// Exclusive.
+    pub end: Offset,
+}
+
+impl OffsetRange {
+    /// From raw numbers.
+    pub fn new(first: u64, end: u64) -> Self {
+        Self {
+            first: Offset(first),
+            end: Offset(end),
+        }
+    }
+
+    /// How many offsets; 0 for one that is upside down.
+    pub fn len(&self) -> u64 {
+        self.end.0.saturating_sub(self.first.0)
+    }
+
+    /// Holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What lies in both.
+    #[must_use]
+    pub fn within(&self, other: Self) -> Self {
+        Self {
+            first: self.first.max(other.first),
+            end: self.end.min(other.end),
+        }
+    }
+
+    /// Holds this offset.
+    pub fn contains(&self, offset: Offset) -> bool {
+        self.first <= offset && offset < self.end
+    }
+}
+
+/// Disjoint ranges that do not touch, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OffsetRanges(BTreeMap<u64, u64>);
+
+impl OffsetRanges {
+    /// Adds a range; answers how many of its offsets are new. O(log n + ranges swallowed).
+    pub fn insert(&mut self, range: OffsetRange) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        let (mut first, mut end) = (range.first.0, range.end.0);
+        let mut swallowed = 0;
+        // Every range that overlaps or touches, from the last one backwards.
+        while let Some((&at, &until)) = self.0.range(..=end).next_back() {
+            if until < first {
+                break;
+            }
+            self.0.remove(&at);
+            swallowed += until - at;
+            (first, end) = (first.min(at), end.max(until));
+        }
+        self.0.insert(first, end);
+        end - first - swallowed
+    }
+
+    /// Drops every offset of `range`.
+    pub fn remove(&mut self, range: OffsetRange) {
+        let (first, end) = (range.first.0, range.end.0);
+        while let Some((&at, &until)) = self.0.range(..end).next_back() {
+            if until <= first {
+                break;
+            }
+            self.0.remove(&at);
+            if at < first {
+                self.0.insert(at, first);
+            }
+            if until > end {
+                self.0.insert(end, until);
+            }
+        }
+    }
+
+    /// Takes the first range out if it begins at or below `at`; answers its end.
+    pub(crate) fn take_first_at(&mut self, at: Offset) -> Option<Offset> {
+        let (&first, &end) = self.0.first_key_value()?;
+        if first > at.0 {
+            return None;
+        }
+        self.0.remove(&first);
+        Some(Offset(end))
+    }
+
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = OffsetRange> + '_ {
+        self.0
+            .iter()
+            .map(|(first, end)| OffsetRange::new(*first, *end))
+    }
+
+    /// What lies in `within`, cut to it, in order.
+    pub fn within(&self, within: OffsetRange) -> Vec<OffsetRange> {
+        let mut found = Vec::new();
+        if within.is_empty() {
+            return found;
+        }
+        let before = self.0.range(..within.first.0).next_back();
+        let before = before.filter(|(_, end)| **end > within.first.0);
+        let inside = self.0.range(within.first.0..within.end.0);
+        for (first, end) in before.into_iter().chain(inside) {
+            found.push(OffsetRange::new(*first, *end).within(within));
+        }
+        found
+    }
+
+    /// What of `within` is not in the set, in order.
+    pub fn missing(&self, within: OffsetRange) -> Vec<OffsetRange> {
+        let mut missing = Vec::new();
+        let mut at = within.first;
+        for range in self.within(within) {
+            if range.first > at {
+                missing.push(OffsetRange {
+                    first: at,
+                    end: range.first,
+                });
+            }
+            at = range.end;
+        }
+        if at < within.end {
+            missing.push(OffsetRange {
+                first: at,
+                end: within.end,
+            });
+        }
+        missing
+    }
+
+    /// Nothing at or above it is in the set; `None`: nothing is.
+    pub fn last_end(&self) -> Option<Offset> {
+        self.0.last_key_value().map(|(_, end)| Offset(*end))
+    }
+
+    /// How many ranges.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Holds none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<OffsetRange> for OffsetRanges {
+    fn from_iter<I: IntoIterator<Item = OffsetRange>>(ranges: I) -> Self {
+        let mut all = Self::default();
+        for range in ranges {
+            all.insert(range);
+        }
+        all
+    }
+}
