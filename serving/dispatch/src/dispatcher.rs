@@ -170,7 +170,7 @@ impl Dispatcher {
             self.doubt_at(),
             self.next_blocked(),
             self.next_alone(),
-            self.reads.tail_retry_at,
+            self.reads.next_retry(),
         ]
         .into_iter()
         .flatten()

@@ -85,6 +85,9 @@ impl Marks {
 
     /// Forgets the marks of a range.
     pub fn clear(&mut self, range: OffsetRange) {
+        if range.is_empty() {
+            return;
+        }
         let (first, end) = (range.first.0, range.end.0);
         while let Some((&at, &(until, mark))) = self.0.range(..end).next_back() {
             if until <= first {

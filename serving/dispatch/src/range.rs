@@ -75,6 +75,9 @@ impl OffsetRanges {
     /// Drops every offset of `range`.
     pub fn remove(&mut self, range: OffsetRange) {
         let (first, end) = (range.first.0, range.end.0);
+        if range.is_empty() {
+            return;
+        }
         while let Some((&at, &until)) = self.0.range(..end).next_back() {
             if until <= first {
                 break;

@@ -125,6 +125,8 @@ pub(crate) struct Reads {
     /// By number, from where.
     again: BTreeMap<u64, u64>,
     pub(crate) tail_retry_at: Option<TimestampMs>,
+    /// From where it is not read again before a time.
+    again_not_before: BTreeMap<u64, TimestampMs>,
     /// Mean size of what was read last.
     record_bytes: u64,
 }
@@ -140,6 +142,21 @@ impl Reads {
         self.tail = None;
         self.again.clear();
         self.tail_retry_at = None;
+        self.again_not_before.clear();
+    }
+
+    /// Time passed.
+    pub(crate) fn tick(&mut self, now: TimestampMs) {
+        self.again_not_before.retain(|_, at| *at > now);
+        if self.tail_retry_at.is_some_and(|at| at <= now) {
+            self.tail_retry_at = None;
+        }
+    }
+
+    /// When something may be read again.
+    pub(crate) fn next_retry(&self) -> Option<TimestampMs> {
+        let again = self.again_not_before.values().copied();
+        again.chain(self.tail_retry_at).min()
     }
 }
 
@@ -169,10 +186,16 @@ impl Dispatcher {
         }
     }
 
+    /// A record with a key keeps its place, and so its slot waits (K2); others give way.
     fn postpone(&mut self, offset: u64, now: TimestampMs) {
         if let Some((first, run)) = self.runs.at(offset)
             && run.state.is_waiting()
         {
+            if run.has(KEYED) {
+                let until = now + READ_RETRY_MS;
+                self.reads.again_not_before.insert(offset, until);
+                return;
+            }
             self.take_out(first);
             self.put(first, State::Delayed, now + READ_RETRY_MS);
         }
@@ -368,7 +391,8 @@ impl Dispatcher {
     /// Asks for a batch again, unless it is asked for.
     pub(crate) fn want_again(&mut self, from: u64, hashes: Hashes) {
         let asked = self.reads.again.values().any(|other| *other == from);
-        if asked || self.reads.again.len() >= AGAIN_MAX {
+        let waits = self.reads.again_not_before.contains_key(&from);
+        if asked || waits || self.reads.again.len() >= AGAIN_MAX {
             return;
         }
         let id = self.reads.number();

@@ -19,9 +19,7 @@ impl Dispatcher {
         }
         self.end_absences(now);
         self.retry_letters(now);
-        if self.reads.tail_retry_at.is_some_and(|at| at <= now) {
-            self.reads.tail_retry_at = None;
-        }
+        self.reads.tick(now);
     }
 
     /// What is held without an answer comes back; what was answered, if only provisionally, does not (B3.7).

@@ -139,7 +139,9 @@ impl Dispatcher {
                     session,
                     mut statuses,
                 } => {
-                    for status in statuses.iter_mut().filter(|it| **it == Status::Ok) {
+                    // Of a range of which a part is not its own, the rest was taken, and is not any more.
+                    let taken = |it: &Status| matches!(it, Status::Ok | Status::NotOwned);
+                    for status in statuses.iter_mut().filter(|it| taken(it)) {
                         *status = Status::Retry;
                     }
                     Waiting::Answer {

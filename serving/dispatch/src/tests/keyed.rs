@@ -229,7 +229,7 @@ fn b4_5_blocked_slot_stops_nobody_and_look_ahead_is_bounded() {
     assert!(stats.waiting < 2_100, "{stats:?}");
     assert!(stats.buffered_bytes <= 8 << 20);
     w.d.grant(a, 1 << 30, 1 << 40);
-    w.step();
+    w.ack(a, 0, 99);
     let mut rounds = 0;
     while w.d.stats().base < Offset(4_000) {
         for (id, got) in w.got() {

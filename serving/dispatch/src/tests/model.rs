@@ -34,7 +34,7 @@ pub(super) struct Model {
     /// Receipts were given, since the last move.
     receipted: BTreeSet<u64>,
     ever: BTreeSet<u64>,
-    /// The highest first delivery by slot.
+    /// The highest first delivery by slot, or by key where that is what is ordered.
     firsts: BTreeMap<u16, u64>,
     nacked: BTreeSet<u64>,
     said: BTreeMap<u64, Said>,
@@ -297,7 +297,12 @@ impl Model {
             assert!(!rival, "K1: {what}, and {held:?} has {other}");
         }
         if !self.ever.contains(&offset) {
-            let last = self.firsts.insert(slot, offset);
+            // Other keys of the slot need not wait for one that is in flight.
+            let line = match order {
+                KeyOrder::OneInFlight => hash,
+                KeyOrder::Sticky | KeyOrder::BlockOnNack => slot,
+            };
+            let last = self.firsts.insert(line, offset);
             assert!(
                 last.is_none_or(|last| last < offset),
                 "K2: {what} after {last:?}"
