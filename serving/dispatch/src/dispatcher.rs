@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hulse_proto::id::Offset;
 use hulse_proto::time::TimestampMs;
 
+use crate::buffer::Buffer;
 use crate::chance::Chance;
 use crate::durable::QueueState;
 use crate::effect::Effect;
@@ -15,7 +16,7 @@ use crate::pending::{Changes, InFlight};
 use crate::policy::Policy;
 use crate::queues::Queues;
 use crate::range::OffsetRanges;
-use crate::reading::{Buffer, Reads};
+use crate::reading::Reads;
 use crate::runs::{Run, Runs};
 use crate::session::Session;
 use crate::slots::SlotMap;

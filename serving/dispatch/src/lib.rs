@@ -20,11 +20,12 @@
 //! consumers are attached, and the strict orders 16 bytes per record that they have to remember.
 //!
 //! Reading order: [`range`], [`marks`], [`durable`] (what is kept); [`policy`], [`facts`], [`effect`] (what is chosen, said, and to
-//! be done); `runs`, `holds`, `queues`, `session`, `slots` (what is live); `dispatcher` (all of it together), `window` (how a run goes
+//! be done); `runs`, `holds`, `queues`, `buffer`, `session`, `slots` (what is live); `dispatcher` (all of it together), `window` (how a run goes
 //! from place to place), `attaching`, `answers`, `reading`, `pass` (who gets what), `written`, `time`, `moves`, `letters`, `views`.
 
 mod answers;
 mod attaching;
+mod buffer;
 mod chance;
 mod dispatcher;
 pub mod durable;

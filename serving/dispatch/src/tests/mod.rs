@@ -10,5 +10,6 @@ mod model;
 mod moving;
 mod properties;
 mod queue;
+mod returns;
 mod speed;
 mod world;
