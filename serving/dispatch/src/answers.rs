@@ -9,7 +9,7 @@ use crate::marks::{Letter, Mark, Why};
 use crate::pending::Waiting;
 use crate::policy::{Backoff, DELAY_MS_MAX, KeyOrder, Kind};
 use crate::range::OffsetRange;
-use crate::runs::{LATE, NO_HOLD, Run, State};
+use crate::runs::{NO_HOLD, Run, State};
 
 /// How a held run comes back.
 #[derive(Debug, Clone, Copy)]
@@ -115,9 +115,10 @@ impl Dispatcher {
         if here.is_none_or(|session| session.gone) {
             return (Status::NotOwned, false);
         }
-        let (mut status, mut waits) = (Status::Ok, false);
+        let (mut status, mut waits, mut left) = (Status::Ok, false, range.len());
         for first in self.overlapping(range) {
             let piece = self.span(first).within(range);
+            left -= piece.len();
             let (taken, pending) = self.judge_run(answer, first, piece, now);
             if !taken {
                 status = Status::NotOwned;
@@ -132,7 +133,15 @@ impl Dispatcher {
             self.process_ahead(beyond, now);
             waits = true;
         }
-        (status, waits)
+        // What is processed may not be durably so yet.
+        (status, waits || left > 0 && self.is_unsure(range))
+    }
+
+    /// A part of the range is processed, and that is not durable.
+    fn is_unsure(&self, range: OffsetRange) -> bool {
+        let flight = self.in_flight.as_ref().map(|flight| &flight.changes);
+        let mut all = flight.into_iter().chain([&self.gathering]);
+        all.any(|changes| changes.acks.touches(range) || changes.skips.touches(range))
     }
 
     /// Firsts of the runs that have offsets of the range.
@@ -205,7 +214,6 @@ impl Dispatcher {
             self.let_go(first);
         } else {
             self.take_out(first);
-            self.runs.get_mut(first).flags |= LATE;
         }
         self.runs.get_mut(first).state = State::Acking;
         let span = self.span(first);

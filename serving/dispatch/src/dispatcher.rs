@@ -35,6 +35,8 @@ pub struct Dispatcher {
     pub(crate) ghosts: BTreeMap<(u64, u32), Run>,
     /// Strict orders: records that later ones of their key have to wait for (B4.7).
     pub(crate) order: BTreeSet<(u16, u64)>,
+    /// KEYED: until this write is durable it is not known what may go out.
+    pub(crate) order_doubt: Option<u64>,
     pub(crate) holds: crate::holds::Holds,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) next_session: u32,
@@ -100,6 +102,7 @@ impl Dispatcher {
             state_epoch: state.state_epoch,
             ghosts: BTreeMap::new(),
             order: BTreeSet::new(),
+            order_doubt: None,
             holds: crate::holds::Holds::default(),
             sessions: BTreeMap::new(),
             next_session: 1,
@@ -144,7 +147,7 @@ impl Dispatcher {
         self.tick(now);
         self.wake();
         self.number_letters(now);
-        if !self.is_moving() && !self.is_in_doubt(now) {
+        if !self.is_moving() && !self.is_in_doubt(now) && self.order_doubt.is_none() {
             self.pass(now);
             self.want_tail(now);
         }

@@ -157,8 +157,6 @@ pub enum Status {
     NotOwned,
     /// Never delivered, or no range.
     Invalid,
-    /// It could not be made durable; say it again.
-    Retry,
 }
 
 /// Why nothing flows.

@@ -168,13 +168,12 @@ pub struct Answer {
     pub before: bool,
 }
 
-/// What came of a write.
+/// What came of a write. There is none that is known to have failed: what was sent to the bookies may become durable later, so a
+/// change that was accepted is written until it is, or the owner ends (B3.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     /// It is durable.
     Done,
     /// It is not known to be, and is written again with what came since.
     Later,
-    /// It never will be: the records are as they were (B3.7).
-    Refused,
 }

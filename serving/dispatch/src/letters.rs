@@ -198,20 +198,6 @@ impl Dispatcher {
         self.letters = Letters::new(0);
         self.queues.dying.clear();
     }
-
-    /// The delta with these marks was refused: the numbers stay given, and are written again.
-    pub(crate) fn renumber(&mut self, seq: u64, now: TimestampMs) {
-        if let Some(flight) = self.letters.flight.get(&seq) {
-            let span = crate::range::OffsetRange::new(flight.offset, flight.offset + 1);
-            let mark = Mark {
-                letter: Letter::Numbered(seq),
-                ..flight.mark
-            };
-            self.gathering.mark(span, mark);
-            self.gathering.letters = Some(self.letters.next);
-            self.gathering.note(now);
-        }
-    }
 }
 
 fn wanted(seq: u64, flight: &Flight, state_epoch: u32) -> Effect {

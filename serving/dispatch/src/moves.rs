@@ -24,6 +24,7 @@ impl Dispatcher {
         self.ahead = OffsetRanges::default();
         self.marks = Marks::default();
         self.order.clear();
+        self.order_doubt = None;
         self.queues = Queues::default();
         self.waiting = 0;
         self.woken.clear();
@@ -86,10 +87,10 @@ impl Dispatcher {
     /// Records are passed over, wherever they are: what retention, TTL, the backlog quota or somebody took (B9.3, B9.4). It is no
     /// move: what is delivered besides stays valid, and an answer for them is as good as any.
     pub fn skip(&mut self, range: OffsetRange, why: Skip, now: TimestampMs) {
-        let next = self.runs.next();
+        let next = Offset(self.runs.next());
         let within = OffsetRange {
             first: range.first,
-            end: range.end.min(Offset(next)),
+            end: range.end.min(next),
         };
         for first in self.cut(within) {
             let state = self.runs.get(first).state;
@@ -107,8 +108,11 @@ impl Dispatcher {
             }
             self.uncount(first);
             self.pass_over(first, why, now);
+            self.doubt_order();
         }
-        self.skip_ahead(range, why, now);
+        if self.skip_ahead(range, why, now) {
+            self.doubt_order();
+        }
     }
 
     /// Parked records are tried anew, as if they had never failed.

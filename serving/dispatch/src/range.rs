@@ -124,6 +124,12 @@ impl OffsetRanges {
         found
     }
 
+    /// Some offset of `range` is in the set.
+    pub(crate) fn touches(&self, range: OffsetRange) -> bool {
+        let before = self.0.range(..range.end.0).next_back();
+        !range.is_empty() && before.is_some_and(|(_, end)| *end > range.first.0)
+    }
+
     /// What of `within` is not in the set, in order.
     pub fn missing(&self, within: OffsetRange) -> Vec<OffsetRange> {
         let mut missing = Vec::new();

@@ -76,9 +76,9 @@ impl Dispatcher {
             self.take_again(done, from, now);
         } else {
             // Asked for before a move.
-            let void = done.batches.iter();
-            self.effects
-                .extend(void.map(|batch| Effect::Forget(batch.range)));
+            for batch in &done.batches {
+                self.forget_void(batch.range);
+            }
         }
     }
 
@@ -116,7 +116,7 @@ impl Dispatcher {
                 self.skip_ahead(range, why, now);
             }
             if batch.range.end.0 <= self.runs.next() {
-                self.effects.push(Effect::Forget(batch.range));
+                self.forget_void(batch.range);
                 continue;
             }
             let covered = OffsetRange {
@@ -138,8 +138,31 @@ impl Dispatcher {
         self.skip_ahead(rest, Skip::Compacted, now);
     }
 
-    /// The part of a range behind the window is passed over.
-    pub(crate) fn skip_ahead(&mut self, range: OffsetRange, why: Skip, now: TimestampMs) {
+    /// The shell keeps the bytes of a batch; what was to be forgotten of the same one before is not.
+    fn keep(&mut self, batch: &Batch, wanted: u64) {
+        self.effects
+            .retain(|effect| *effect != Effect::Forget(batch.range));
+        self.buffer.insert(batch, wanted);
+    }
+
+    /// What was read is of no use, unless another read brought the same batch.
+    fn forget_void(&mut self, batch: OffsetRange) {
+        let here = self.buffer.at(batch.first.0);
+        if here.is_none_or(|(other, _)| other != batch) {
+            self.effects.push(Effect::Forget(batch));
+        }
+    }
+
+    /// KEYED: something that nobody had is processed, and that is not durable yet. What is behind it is not delivered until then:
+    /// the next owner would deliver it first (K2). What a read explains is explained to the next owner too, and needs no wait.
+    pub(crate) fn doubt_order(&mut self) {
+        if self.policy.is_keyed() {
+            self.order_doubt = Some(self.next_write);
+        }
+    }
+
+    /// The part of a range behind the window is passed over. Answers whether anything was.
+    pub(crate) fn skip_ahead(&mut self, range: OffsetRange, why: Skip, now: TimestampMs) -> bool {
         let beyond = OffsetRange {
             first: range.first.max(Offset(self.runs.next())),
             end: range.end,
@@ -157,12 +180,14 @@ impl Dispatcher {
             self.ahead.insert(beyond);
             self.catch_up();
         }
+        new > 0
     }
 
     /// A consumer acked what this owner has not read yet.
     pub(crate) fn process_ahead(&mut self, beyond: OffsetRange, now: TimestampMs) {
         self.gathering.acks.insert(beyond);
         self.gathering.note(now);
+        self.doubt_order();
         self.counts.acked += self.ahead.insert(beyond);
         self.catch_up();
     }
@@ -176,7 +201,7 @@ impl Dispatcher {
 
     /// The records of a batch enter the window.
     fn enter_batch(&mut self, batch: &Batch, now: TimestampMs) {
-        self.buffer.insert(batch, 0);
+        self.keep(batch, 0);
         let within = OffsetRange {
             first: batch.range.first.max(Offset(self.runs.next())),
             end: batch.range.end,
@@ -250,7 +275,7 @@ impl Dispatcher {
                 }
                 wanted => {
                     self.counts.bytes_read += u64::from(batch.bytes);
-                    self.buffer.insert(batch, wanted);
+                    self.keep(batch, wanted);
                 }
             }
         }

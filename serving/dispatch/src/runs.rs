@@ -56,8 +56,6 @@ pub(crate) const NO_HOLD: u32 = u32::MAX;
 pub(crate) const KEYED: u8 = 1;
 /// It counts as held for its slots.
 pub(crate) const COUNTED: u8 = 2;
-/// It was acked when nobody held it any more.
-pub(crate) const LATE: u8 = 4;
 
 /// Records in a row of which all is equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,7 +26,6 @@ impl Dispatcher {
     fn expire_locks(&mut self, now: TimestampMs) {
         while let Some(hold) = self.holds.take_expired(now) {
             let held = self.holds.get(hold);
-            // It is looked at once more if a write is refused.
             for first in self.held_firsts(held.span, hold) {
                 self.give_back(first, Return::expired(), now);
             }

@@ -4,12 +4,12 @@ use hulse_proto::time::TimestampMs;
 
 use crate::dispatcher::Dispatcher;
 use crate::durable::QueueState;
-use crate::effect::{Effect, Status};
+use crate::effect::Effect;
 use crate::facts::Written;
 use crate::marks::{Letter, Marks};
-use crate::pending::{Changes, InFlight, Waiting};
-use crate::range::{OffsetRange, OffsetRanges};
-use crate::runs::{LATE, NO_HOLD, State};
+use crate::pending::{Changes, InFlight};
+use crate::range::OffsetRanges;
+use crate::runs::State;
 
 /// A write that came to nothing is tried again after this, twice as long each time …
 const RETRY_MS: TimestampMs = 500;
@@ -61,6 +61,7 @@ impl Dispatcher {
             Written::Done => {
                 self.write_failures = 0;
                 self.write_not_before = TimestampMs::MIN;
+                self.order_doubt.take_if(|doubt| *doubt <= seq);
                 let waiting = std::mem::take(&mut changes.waiting);
                 if changes.moved.is_some() && self.gathering.moved.is_none() {
                     self.restart_all();
@@ -70,9 +71,7 @@ impl Dispatcher {
                 }
                 waiting.into_iter().for_each(|waiting| self.tell(waiting));
             }
-            // A move cannot be taken back: everybody was told to forget what was before.
-            Written::Refused if changes.moved.is_none() => self.refuse(changes, now),
-            Written::Later | Written::Refused => {
+            Written::Later => {
                 let later = self.take_gathering();
                 changes.join(later);
                 self.gathering = changes;
@@ -111,78 +110,6 @@ impl Dispatcher {
         }
         numbers.sort_unstable();
         numbers.into_iter().for_each(|seq| self.numbered(seq));
-    }
-
-    /// It never will be durable: acked and failed records are held again, or available if their consumer is gone (B3.7). What we
-    /// passed over ourselves is written again.
-    fn refuse(&mut self, changes: Changes, now: TimestampMs) {
-        if changes.state_epoch == self.state_epoch {
-            for range in changes.skips.iter() {
-                self.gathering.skips.insert(range);
-                self.gathering.note(now);
-            }
-            for range in changes.acks.iter() {
-                self.take_back(range, State::Acking, now);
-                self.ahead.remove(range);
-            }
-            for (range, mark) in &changes.marks {
-                match mark.letter {
-                    Letter::Numbered(seq) => self.renumber(seq, now),
-                    Letter::None | Letter::Wanted => self.take_back(*range, State::Returning, now),
-                }
-            }
-        }
-        for waiting in changes.waiting {
-            let refused = match waiting {
-                Waiting::Answer {
-                    ticket,
-                    session,
-                    mut statuses,
-                } => {
-                    // Of a range of which a part is not its own, the rest was taken, and is not any more.
-                    let taken = |it: &Status| matches!(it, Status::Ok | Status::NotOwned);
-                    for status in statuses.iter_mut().filter(|it| taken(it)) {
-                        *status = Status::Retry;
-                    }
-                    Waiting::Answer {
-                        ticket,
-                        session,
-                        statuses,
-                    }
-                }
-                done => done,
-            };
-            self.tell(refused);
-        }
-    }
-
-    fn take_back(&mut self, range: OffsetRange, from: State, now: TimestampMs) {
-        for first in self.cut(range) {
-            let run = self.runs.get(first);
-            if run.state != from {
-                continue;
-            }
-            if from == State::Acking && self.letters.has(first) {
-                // Its copy is made: what is left is to say so.
-                self.gathering.acks.insert(self.span(first));
-                self.gathering.note(now);
-                continue;
-            }
-            // What was acked late was available before.
-            let late = run.has(LATE);
-            self.runs.get_mut(first).flags &= !LATE;
-            let session = (run.hold != NO_HOLD).then(|| self.holds.get(run.hold).session);
-            let session = session.and_then(|id| self.sessions.get_mut(&id));
-            match session.filter(|session| !session.gone && !session.paused && !late) {
-                Some(session) => {
-                    session.unacked += u64::from(run.len);
-                    self.runs.get_mut(first).state = State::Held;
-                    let until = self.holds.get(run.hold).lock_until;
-                    self.holds.lock(run.hold, until);
-                }
-                None => self.free(first, now),
-            }
-        }
     }
 
     /// Changes have not been durable for long enough to stop (B10).

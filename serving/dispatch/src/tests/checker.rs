@@ -1,7 +1,7 @@
-//! Seeded histories: consumers join, leave, crash and stall, storage is late or refuses, owners change, cursors move. After every
+//! Seeded histories: consumers join, leave, crash and stall, storage is late, owners change, cursors move. After every
 //! step an observer checks what it may never see, and in the end everything is processed or dead and every counter is 0.
 //!
-//! `HULSE_LONG=1` runs many more seeds; `HULSE_SEED=n` one.
+//! `HULSE_LONG=1` runs many more seeds; `HULSE_SEED=n` one, and tells what happens.
 
 use hulse_proto::id::Offset;
 
@@ -57,10 +57,9 @@ impl Run {
     fn new(kind: Kind, seed: u64) -> Self {
         let mut c = Chance::new(seed);
         let policy = policy(kind, &mut c);
-        let refusals = c.below(2) == 0;
         Self {
             w: World::new(policy),
-            m: Model::new(refusals),
+            m: Model::default(),
             moves: c.below(3) == 0,
             c,
             sessions: Vec::new(),
@@ -160,6 +159,7 @@ impl Run {
             self.sessions.retain(|other| *other != id);
             let crash = self.c.below(2) == 0;
             let how = if crash { Leave::Crashed } else { Leave::Closed };
+            self.w.tell(format_args!("{id:?} leaves: {how:?}"));
             self.w.d.detach(id, how, self.w.now);
             self.m.releases(id, crash, true);
         }
@@ -206,6 +206,9 @@ impl Run {
 
     fn say(&mut self, id: SessionId, verdict: Verdict, first: u64, end: u64) {
         let ticket = self.w.note(id, verdict, first, end);
+        self.w.tell(format_args!(
+            "{ticket}: {id:?} says {verdict:?} of {first}..{end}"
+        ));
         self.m.says(&self.w, ticket, id, verdict, &[(first, end)]);
     }
 
@@ -214,15 +217,23 @@ impl Run {
         self.w.reads_wait = self.c.below(3) == 0;
     }
 
+    /// A write that is not known to be durable may be so all the same.
+    fn write_ends(&mut self) {
+        let (late, there) = (self.c.below(3) == 0, self.c.below(2) == 0);
+        if late
+            && there
+            && let Some((_, delta)) = &self.w.write
+        {
+            self.w.durable.apply(delta);
+        }
+        self.w
+            .written(if late { Written::Later } else { Written::Done });
+    }
+
     /// What waits for storage comes to something.
     fn stall(&mut self) {
         if self.w.write.is_some() {
-            let outcome = match self.c.below(4) {
-                0 => Written::Later,
-                1 if self.m.refusals => Written::Refused,
-                _ => Written::Done,
-            };
-            self.w.written(outcome);
+            self.write_ends();
         }
         if let Some(wanted) = self.w.reads.pop_front() {
             match self.c.below(3) {
@@ -255,11 +266,13 @@ impl Run {
                 let to = self.c.below(self.w.end() + 1);
                 self.epoch += 1;
                 self.m.seeks();
+                self.w.tell(format_args!("the cursor goes to {to}"));
                 self.w.d.seek(Offset(to), u64::MAX, self.w.now);
             }
             3 if self.moves => {
                 let first = self.c.below(self.w.end() + 1);
                 let end = first + self.c.below(8);
+                self.w.tell(format_args!("{first}..{end} are passed over"));
                 self.m.skips(first, end);
                 self.w
                     .d
@@ -274,6 +287,7 @@ impl Run {
             }
             _ => {
                 if let Some(id) = self.session() {
+                    self.w.tell(format_args!("{id:?} pauses"));
                     self.w.d.pause(id, self.w.now);
                     self.m.releases(id, false, false);
                     self.paused.push(id);
@@ -308,7 +322,6 @@ impl Run {
     fn finish(&mut self) {
         self.w.writes_wait = false;
         self.w.reads_wait = false;
-        self.m.refusals = true;
         if self.w.write.is_some() {
             self.w.written(Written::Done);
         }
@@ -317,6 +330,11 @@ impl Run {
         }
         for id in std::mem::take(&mut self.paused) {
             self.w.d.resume(id);
+        }
+        for id in self.sessions.clone() {
+            // Where locks do not end, what was held before a move ends with the word that it is known.
+            self.m.settles(id);
+            self.w.d.settled(id, self.w.d.state_epoch);
         }
         while self.sessions.len() < 2 {
             self.join();
@@ -346,13 +364,14 @@ impl Run {
             let quiet = self.w.d.in_flight.is_none() && self.w.d.gathering.is_empty();
             let full = stats.parked >= self.w.policy.window_max
                 || stats.ack_ranges >= self.w.policy.ack_ranges_max;
-            let done = full || stats.window_end.0 >= self.w.readable;
+            let done = full && stats.parked > 0 || stats.window_end.0 >= self.w.readable;
             if quiet && done && stats.unacked == stats.parked {
                 break;
             }
             if stats.parked > 0 && round % 10 == 9 {
                 // Parked records stop reading at a cap; they are tried anew, as somebody would.
-                self.m.redrives();
+                self.m.redrives(&self.w);
+                self.w.tell(format_args!("what is parked is tried anew"));
                 self.w.d.redrive(OffsetRange::new(0, u64::MAX), self.w.now);
             }
             self.wait(50);

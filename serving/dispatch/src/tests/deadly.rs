@@ -106,33 +106,6 @@ fn b3_11_number_is_durable_before_the_copy_is_asked_for() {
 }
 
 #[test]
-fn b3_11_refused_number_is_written_again() {
-    let mut w = world(DeadLetters::Topic);
-    w.append(1);
-    let a = w.join("a", 100);
-    w.writes_wait = true;
-    w.say(a, Verdict::Reject, &[(0, 1)]);
-    w.written(Written::Done);
-    w.step();
-    w.written(Written::Refused);
-    w.step();
-    assert_eq!(w.letters, []);
-    w.written(Written::Done);
-    w.step();
-    assert_eq!(w.letters[0].seq, 0);
-    w.d.letter_done(0, 0, w.now);
-    w.step();
-    w.written(Written::Refused);
-    w.writes_wait = false;
-    w.step();
-    assert_eq!(
-        w.durable.base,
-        Offset(1),
-        "the copy is there; the ack is said again"
-    );
-}
-
-#[test]
 fn b3_11_at_most_five_letters_are_under_way() {
     let mut w = world(DeadLetters::Topic);
     w.append(8);

@@ -39,8 +39,6 @@ pub(super) struct Model {
     nacked: BTreeSet<u64>,
     said: BTreeMap<u64, Said>,
     pub(super) gone: BTreeSet<SessionId>,
-    /// Writes were refused: failures may be forgotten.
-    pub(super) refusals: bool,
     pub(super) deliveries: u64,
 }
 
@@ -61,13 +59,6 @@ fn is_over(w: &World, offset: u64) -> bool {
 }
 
 impl Model {
-    pub(super) fn new(refusals: bool) -> Self {
-        Self {
-            refusals,
-            ..Self::default()
-        }
-    }
-
     /// A consumer says something; it was said at this moment and the dispatcher has not been pumped.
     pub(super) fn says(
         &mut self,
@@ -163,10 +154,12 @@ impl Model {
     }
 
     /// Parked records are tried as if they had never failed.
-    pub(super) fn redrives(&mut self) {
-        self.failed.clear();
-        self.shown.clear();
-        self.nacked.clear();
+    pub(super) fn redrives(&mut self, w: &World) {
+        // No order is promised for them, also where the move that they were delivered before is lost.
+        self.ever.extend((0..w.end()).filter(|it| is_over(w, *it)));
+        self.failed.retain(|offset, _| !is_over(w, *offset));
+        self.shown.retain(|offset, _| !is_over(w, *offset));
+        self.nacked.retain(|offset| !is_over(w, *offset));
     }
 
     /// Another owner: what is not durable is gone.
@@ -211,11 +204,8 @@ impl Model {
                 Status::Ok if said.verdict == Verdict::Ack => {
                     self.receipted.extend(first..end);
                 }
-                Status::Retry | Status::Invalid => {
+                Status::Invalid => {
                     for (offset, held) in took {
-                        if self.gone.contains(&held.session) {
-                            continue;
-                        }
                         self.held.insert(*offset, *held);
                         if self.counts(said.verdict) {
                             *self.failed.get_mut(offset).unwrap() -= 1;
@@ -264,11 +254,7 @@ impl Model {
             panic!("{what}: {held:?} has it");
         }
         let known = self.failed.get(&offset).copied().unwrap_or(0);
-        assert!(failed <= known, "{what}: blamed for {failed}, not {known}");
-        assert!(
-            failed == known || self.refusals,
-            "{what}: {failed}, not {known}"
-        );
+        assert_eq!(failed, known, "{what}: blamed for {failed}, not {known}");
         let shown = self.shown.insert(offset, failed).unwrap_or(0);
         assert!(
             failed >= shown,

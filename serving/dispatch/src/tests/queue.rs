@@ -240,54 +240,6 @@ fn b3_6_late_ack_saves_a_redelivery() {
 }
 
 #[test]
-fn b3_7_refused_delta_puts_the_record_back_to_its_holder() {
-    let mut w = world();
-    w.append(4);
-    let (a, _) = (w.join("a", 4), w.join("b", 0));
-    w.got();
-    w.writes_wait = true;
-    let ack = w.say(a, Verdict::Ack, &[(0, 2)]);
-    let nack = w.say(
-        a,
-        Verdict::Nack {
-            failed: true,
-            delay: Delay::None,
-        },
-        &[(2, 3)],
-    );
-    w.written(Written::Refused);
-    w.step();
-    assert_eq!(w.receipts[&ack], [Status::Retry]);
-    w.written(Written::Refused);
-    w.writes_wait = false;
-    w.step();
-    assert_eq!(w.receipts[&nack], [Status::Retry]);
-    assert_eq!(w.d.stats().acquired, 4);
-    assert_eq!(w.durable, QueueState::default());
-    assert_eq!(w.ack(a, 0, 4), Status::Ok);
-    assert_eq!(w.durable.base, Offset(4));
-}
-
-#[test]
-fn b3_7_refused_delta_frees_the_record_of_a_consumer_that_went() {
-    let mut w = world();
-    w.append(2);
-    let a = w.join("a", 2);
-    w.got();
-    w.writes_wait = true;
-    w.say(a, Verdict::Ack, &[(0, 1)]);
-    w.leave(a, Leave::Crashed);
-    w.written(Written::Refused);
-    w.writes_wait = false;
-    w.step();
-    let b = w.join("b", 10);
-    w.step();
-    let got: Vec<u64> = w.got().into_iter().flat_map(|(_, got)| got).collect();
-    assert_eq!(got, [0, 1]);
-    assert_eq!(w.ack(b, 0, 2), Status::Ok);
-}
-
-#[test]
 fn b3_7_ack_before_the_lock_ends_wins_while_its_delta_is_under_way() {
     let mut w = world();
     w.append(1);
@@ -303,22 +255,6 @@ fn b3_7_ack_before_the_lock_ends_wins_while_its_delta_is_under_way() {
     assert_eq!(w.receipts[&ticket], [Status::Ok]);
     assert_eq!(w.durable.base, Offset(1));
     assert_eq!(w.d.stats().failed, 0);
-}
-
-#[test]
-fn b3_7_lock_that_ended_while_a_refused_ack_was_under_way_ends_then() {
-    let mut w = world();
-    w.append(1);
-    let a = w.join("a", 100);
-    w.got();
-    w.pass(29_999);
-    w.writes_wait = true;
-    w.say(a, Verdict::Ack, &[(0, 1)]);
-    w.pass(1_500);
-    w.written(Written::Refused);
-    w.writes_wait = false;
-    w.step();
-    assert_eq!(w.got_counts(), [(0, 2, 1)]);
 }
 
 /// Each event of the table, and what it adds to `acquired` and `delivery`.

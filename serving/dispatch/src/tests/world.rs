@@ -39,6 +39,7 @@ pub(super) struct World {
     pub(super) reads_wait: bool,
     pub(super) writes_wait: bool,
     tickets: u64,
+    is_told: bool,
 }
 
 pub(super) fn range(first: u64, end: u64) -> OffsetRange {
@@ -94,6 +95,14 @@ impl World {
             reads_wait: false,
             writes_wait: false,
             tickets: 0,
+            is_told: std::env::var_os("HULSE_SEED").is_some(),
+        }
+    }
+
+    /// Says what happens, of a history that is run by itself.
+    pub(super) fn tell(&self, what: std::fmt::Arguments<'_>) {
+        if self.is_told {
+            eprintln!("{}: {what}", self.now);
         }
     }
 
@@ -127,6 +136,7 @@ impl World {
 
     /// Another owner takes over: what is not durable is gone.
     pub(super) fn reopen(&mut self) {
+        self.tell(format_args!("another owner opens {:?}", self.durable));
         let state = self.durable.clone();
         self.d = Dispatcher::open(self.policy.clone(), state, Offset(self.readable), 2);
         self.reads.clear();
@@ -165,6 +175,7 @@ impl World {
     }
 
     fn take(&mut self, effect: Effect) {
+        self.tell(format_args!("{effect:?}"));
         match effect {
             Effect::Deliver(unit) => {
                 assert!(
@@ -243,6 +254,7 @@ impl World {
     /// The write that is under way comes to this.
     pub(super) fn written(&mut self, outcome: Written) {
         let (seq, delta) = self.write.take().expect("a write is under way");
+        self.tell(format_args!("write {seq} is {outcome:?}"));
         if outcome == Written::Done {
             self.durable.apply(&delta);
         }
