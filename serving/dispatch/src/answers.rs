@@ -269,7 +269,7 @@ impl Dispatcher {
             }
             (Delay::Policy, Backoff::Doubling { min_ms }) => {
                 let ms = (u64::from(*min_ms) << (failures - 1).min(31)).min(DELAY_MS_MAX as u64);
-                (ms + ((ms / 4) * jitter >> 20)) as TimestampMs
+                (ms + (((ms / 4) * jitter) >> 20)) as TimestampMs
             }
         };
         ms.clamp(0, DELAY_MS_MAX)

@@ -68,6 +68,13 @@ fn su_01_joins_and_reconnects_block_only_the_keys_of_the_slow_consumer() {
             "{stats:?}"
         );
     }
+    drain(&mut w, &mut due, &sessions);
+    assert_eq!(w.durable.base, Offset(24_000));
+    assert_eq!(w.d.stats().slots_held, 0);
+}
+
+/// Everybody acks at once, from now on.
+fn drain(w: &mut World, due: &mut BTreeMap<i64, Vec<(SessionId, u64)>>, sessions: &[SessionId]) {
     for _ in 0..100 {
         w.pass(20);
         for unit in std::mem::take(&mut w.units) {
@@ -79,12 +86,10 @@ fn su_01_joins_and_reconnects_block_only_the_keys_of_the_slow_consumer() {
         for (id, offset) in left {
             w.ack(id, offset, offset + 1);
         }
-        for id in &sessions {
+        for id in sessions {
             w.d.grant(*id, 100, 0);
         }
     }
-    assert_eq!(w.durable.base, Offset(24_000));
-    assert_eq!(w.d.stats().slots_held, 0);
 }
 
 /// SU-02: consumers that never ack; each poison record is in the dead-letter topic once, after 1 + 3 deliveries, and no other.
