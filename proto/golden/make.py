@@ -166,6 +166,10 @@ def state():
     removed = b"\3" + SUBSCRIPTION
     hold = b"\4" + SUBSCRIPTION + b"\0"
     evicted = b"\5" + SUBSCRIPTION + le("Q", 77)
+    mark = lambda first, end, *rest: le("QQHBBQq", first, end, *rest)
+    marks = le("I", 3) + mark(112, 113, 1, 3, 0, 0, 0) + mark(120, 130, 5, 1, 2, 3, TIME) + mark(140, 141, 0, 2, 1, 0, 0)
+    marked = b"\6" + SUBSCRIPTION + marks + b"\7" + SUBSCRIPTION + le("Q", 4)
+    fresh = SUBSCRIPTION + le("BQIqq", 1, 100, 0, TIME, 0) + short("orders") + ranges()
     window = le("iiQq", 12, 13, 1000, TIME) + le("iiQq", 14, 14, 1002, TIME + 1)
     log = le("QqqI", 1003, TIME + 1, TIME + 5, 1) + le("qhqB", 4711, 3, TIME + 1, 2) + window
     cursor = SUBSCRIPTION + le("BQIqq", 1, 110, 4, TIME, TIME + 1) + short("orders") + ranges((112, 113), (120, 130))
@@ -175,6 +179,8 @@ def state():
         "state_delta": meta_record(0, 10, made + acked + moved + removed + hold),
         "state_delta_evicted": meta_record(0, 11, made + evicted),
         "state_cursors_evicted": le("I", 1) + cursor + le("I", 1) + SUBSCRIPTION + le("Q", 77),
+        "state_delta_marks": meta_record(0, 12, made + marked),
+        "state_cursors_marks": le("I", 1) + fresh + le("I", 0) + le("I", 1) + SUBSCRIPTION + le("Q", 4) + marks,
         "state_chunk_0": chunk(0, snapshot[:40]),
         "state_chunk_1": chunk(1, snapshot[40:]),
     }

@@ -26,6 +26,7 @@ mod misuse;
 mod numbers;
 mod old_disks;
 mod proxy;
+mod queue;
 mod recreation;
 mod refusals;
 mod report;

@@ -179,6 +179,7 @@ impl Bare {
             credit_epoch: epoch,
             records: 1 << 30,
             bytes: 1 << 30,
+            ..v1::ConsumeCredit::default()
         }))
         .await;
         self.send(consume_up::Item::Attach(v1::Attach {
@@ -230,6 +231,7 @@ impl Bare {
             kind: kind as i32,
             want_receipt: true,
             state_epoch: epoch,
+            ..v1::AckRecords::default()
         }))
         .await;
         self.until(|item| match item {

@@ -31,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hulse-proto",
             "bookie-client",
             "bookie-metadata",
+            "serving-dispatch",
             "serving-groups",
         ],
     ),

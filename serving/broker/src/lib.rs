@@ -65,16 +65,16 @@ pub use owner::{Partitions, PartitionsConfig};
 pub use owners::{BrokerView, KafkaPlace, Lease};
 pub use partition::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,
-    CursorView, Handed, LaneView, LogOffsets, Moved, NewConsumer, PartitionHandle, PartitionPolicy,
-    ProduceFuture, Produced, Replication, Stand, Tie,
+    CursorView, Handed, LaneView, LogOffsets, Moved, NewConsumer, NewSharer, PartitionHandle,
+    PartitionPolicy, ProduceFuture, Produced, Replication, Said, ShareItem, ShareTie, Stand, Tie,
 };
 pub use restart::RestartRole;
 pub use retention::{Limits, RetentionPolicy, Setting};
 pub use serve::{Broker, ServeError, serve, serve_with};
 pub use storage_damage::{DamageReport, DamagedEntries, StorageDamage};
 pub use subscriptions::{
-    NewSubscription, StartPoint, SubscribedTopic, Subscription, SubscriptionKind, SubscriptionName,
-    SubscriptionPage, Subscriptions,
+    Dead, NewSubscription, Order, Sharing, StartPoint, SubscribedTopic, Subscription,
+    SubscriptionKind, SubscriptionName, SubscriptionPage, Subscriptions,
 };
 pub use topics::{
     BookieCount, Copies, NewTopic, PartitionRemover, Topic, TopicPage, TopicRules, TopicState,

@@ -19,7 +19,7 @@ use crate::config::BrokerConfig;
 use crate::log::{TailBudget, TimeTurns};
 use crate::owners::{Lease, Owners, Place};
 use crate::partition::{
-    CertainParts, Claim, Collaborators, PartitionHandle, PartitionPolicy, ReadAhead,
+    CertainParts, Claim, Collaborators, Letterbox, PartitionHandle, PartitionPolicy, ReadAhead,
     RestingPartitions, certain_handle, spawn, take_over,
 };
 use crate::topics::Topic;
@@ -197,6 +197,7 @@ impl Partitions {
             resting: RestingPartitions::default(),
             certain: CertainParts::default(),
             ahead: ReadAhead::default(),
+            letters: Letterbox::default(),
             mutation: config.mutation,
         };
         Self {

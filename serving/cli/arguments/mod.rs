@@ -29,6 +29,6 @@ pub(crate) use ledgers::Ledgers;
 pub(crate) use node::{Bookie, BookieCommand, BookieNode, Broker, ConfigCommand, Role, Standalone};
 pub(crate) use profile::ProfileCommand;
 pub(crate) use records::{Acks, Compression, Consume, Produce};
-pub(crate) use subscriptions::{OfTopic, Subscriptions, Type};
+pub(crate) use subscriptions::{KeyOrder, OfTopic, SharingArgs, Subscriptions, Type};
 pub(crate) use topics::{BacklogFlags, BacklogPolicy, Copy, Peek, RetentionFlags, Topics, Trim};
 pub(crate) use tree::{Arguments, Command};

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::config::Period;
 use crate::position::{self, Position};
 
 /// How consumers share a subscription.
@@ -11,6 +12,10 @@ pub(crate) enum Type {
     Exclusive,
     /// One consumer at a time, others stand by
     Failover,
+    /// Consumers share the records, and each is acknowledged by itself
+    Queue,
+    /// As queue, and the records of one key go to one consumer at a time, in order
+    Keyed,
 }
 
 /// A subscription of a topic.
@@ -20,6 +25,40 @@ pub(crate) struct OfTopic {
     pub(crate) topic: String,
     /// Name of the subscription
     pub(crate) subscription: String,
+}
+
+/// How the records of a queue or keyed subscription are shared out.
+#[derive(Debug, Args)]
+pub(crate) struct SharingArgs {
+    /// queue, keyed: a record without an answer comes back after this, 15s to 15m [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) lock: Option<Period>,
+    /// queue, keyed: failed attempts until a record is a dead letter, 2 to 100; 0: no limit [default: 5]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_attempts: Option<u32>,
+    /// queue, keyed: the topic that dead letters are copied to [default: they stay, and are not delivered]
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) dead_letter_topic: Option<String>,
+    /// queue, keyed: dead letters count as processed
+    #[arg(long, conflicts_with = "dead_letter_topic")]
+    pub(crate) drop_dead_letters: bool,
+    /// queue, keyed: a record that failed waits this long, and twice as long each time [default: it does not wait]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) backoff: Option<Period>,
+    /// keyed: what is promised beside that a key is at one consumer
+    #[arg(long, value_enum, default_value = "sticky")]
+    pub(crate) key_order: KeyOrder,
+}
+
+/// What a keyed subscription promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeyOrder {
+    /// First deliveries of a key come in order
+    Sticky,
+    /// And a record that was returned stops its keys
+    BlockOnNack,
+    /// And the next record of a key comes when the one before is acknowledged
+    OneInFlight,
 }
 
 /// `hulse subscriptions`
@@ -57,6 +96,8 @@ pub(crate) enum Subscriptions {
         /// Let retention take records that are not acknowledged yet
         #[arg(long)]
         no_hold: bool,
+        #[command(flatten)]
+        sharing: SharingArgs,
     },
     /// Change whether a subscription keeps records that are not acknowledged, on all of its topics
     #[command(

@@ -115,6 +115,17 @@ impl Dispatcher {
         }
     }
 
+    /// Answers ([`Effect::Moved`]) when all that changed until now is durable; at once where it is.
+    pub fn settle(&mut self, old_base: Offset, ticket: u64) {
+        let waiting = Waiting::Move { ticket, old_base };
+        let flight = self.in_flight.as_mut().map(|flight| &mut flight.changes);
+        match (self.gathering.is_empty(), flight) {
+            (false, _) => self.gathering.waiting.push(waiting),
+            (true, Some(flight)) => flight.waiting.push(waiting),
+            (true, None) => self.tell(waiting),
+        }
+    }
+
     /// Parked records are tried anew, as if they had never failed.
     pub fn redrive(&mut self, range: OffsetRange, now: TimestampMs) {
         let next = Offset(self.runs.next());

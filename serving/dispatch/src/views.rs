@@ -85,6 +85,11 @@ pub struct SessionStats {
 }
 
 impl Dispatcher {
+    /// Where the cursor stands, and the state epoch of what is delivered now.
+    pub fn stands(&self) -> (Offset, u32) {
+        (Offset(self.runs.base()), self.state_epoch)
+    }
+
     /// All of it. O(runs).
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {

@@ -49,17 +49,18 @@ mod testing;
 pub use admin::{
     Admin, AttachedConsumer, BacklogAction, BacklogQuota, BalanceMove, BalanceReport, Blocked,
     Bookie, BookieState, Bookies, Broker, BrokerOrder, Cluster, Cursor, CursorSelection,
-    CursorState, Damage, DamagedRecords, Draining, Keep, KeptBacklog, Ledger, LiveBookie,
-    MovedCursor, NewSubscription, NewTopic, Offsets, Partition, Replication, Retention,
-    Subscription, SubscriptionChange, Topic, TopicChange, TopicCopies, TrimTo, Trimmed,
-    UpdateEffect, Upkeep,
+    CursorState, Damage, DamagedRecords, DeadLetters, Draining, Keep, KeptBacklog, KeyOrder,
+    Ledger, LiveBookie, MovedCursor, NewSubscription, NewTopic, Offsets, Partition, Replication,
+    Retention, Sharing, Subscription, SubscriptionChange, Topic, TopicChange, TopicCopies, TrimTo,
+    Trimmed, UpdateEffect, Upkeep,
 };
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};
 pub use consumer::{
-    Acknowledgement, BlockedReason, Consumed, ConsumerNote, ConsumerStats, ReceivedRecord,
-    SkipReason, SubscriptionConsumer, SubscriptionConsumerBuilder, SubscriptionType,
-    Unacknowledged, UnknownSubscriptionType,
+    Acknowledgement, BlockedReason, Consumed, ConsumerNote, ConsumerStats, QueueConsumer,
+    QueueConsumerBuilder, QueueMessage, QueueReceipt, ReceivedRecord, SkipReason,
+    SubscriptionConsumer, SubscriptionConsumerBuilder, SubscriptionType, Unacknowledged,
+    UnknownSubscriptionType,
 };
 pub use error::{Error, Gap};
 pub use hulse_proto::batch::{BatchHeader, Compression, Header};

@@ -136,6 +136,7 @@ impl Successions {
             kind: SubscriptionKind::Exclusive,
             hold: false,
             insists_on_hold: false,
+            sharing: Default::default(),
             start: match from_start {
                 true => StartPoint::Earliest,
                 false => StartPoint::Latest,

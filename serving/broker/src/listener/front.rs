@@ -17,6 +17,7 @@ use tonic::{Response, Status};
 use super::arrivals::Arrivals;
 use super::identity::ProducerIds;
 use super::ingress::Ingress;
+use super::letters;
 use super::peers::Peers;
 use crate::authorise::{Action, Principal, Resource, authorise};
 use crate::backlogs::Board;
@@ -76,10 +77,11 @@ pub struct Front {
 }
 
 impl Front {
-    /// Must be called in a tokio runtime: it starts the task that hands out producer ids.
+    /// Must be called in a tokio runtime: it starts the tasks that hand out producer ids and carry dead letters.
     pub(crate) fn new(parts: FrontParts) -> Arc<Self> {
         let gauge = parts.metrics.ingress_bytes().clone();
-        Arc::new(Self {
+        let posted = parts.partitions.with.letters.open();
+        let front = Arc::new(Self {
             ingress: Ingress::new(parts.config.ingress_bytes, gauge),
             read_ahead: Arc::new(Semaphore::new(
                 parts.config.read_ahead_bytes.min(Semaphore::MAX_PERMITS),
@@ -102,7 +104,11 @@ impl Front {
             tasks: TaskTracker::new(),
             drain: CancellationToken::new(),
             kill: CancellationToken::new(),
-        })
+        });
+        if let Some(posted) = posted {
+            tokio::spawn(letters::carry(Arc::downgrade(&front), posted));
+        }
+        front
     }
 
     /// A number that no other session of this life of the broker has.

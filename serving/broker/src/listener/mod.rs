@@ -30,6 +30,7 @@ mod handing;
 mod identity;
 mod ingress;
 mod ledgers;
+mod letters;
 mod loads;
 mod lookup;
 mod opening;

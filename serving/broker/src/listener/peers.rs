@@ -235,6 +235,11 @@ impl Front {
                 self.partitions.close(id, reopened).await;
                 Ok(v1::PartitionDone::default())
             }
+            Some(Work::Letter(batch)) => {
+                let open = self.open(id).await?;
+                open.produce(batch).await?;
+                Ok(v1::PartitionDone::default())
+            }
             Some(Work::Prepare(_)) => {
                 self.prepare(id).await?;
                 Ok(v1::PartitionDone::default())
@@ -325,6 +330,7 @@ fn needs(work: &v1::PartitionWork) -> Result<Vec<Need>, Fault> {
         Some(Work::HoldCursor(_) | Work::MoveCursor(_)) => vec![of_cursor(Action::Alter)?],
         Some(Work::RemoveCursor(_)) => vec![of_cursor(Action::Delete)?],
         Some(Work::CheckOffset(_)) => vec![Need::Topic(Action::Consume)],
+        Some(Work::Letter(_)) => vec![Need::Topic(Action::Produce)],
         Some(Work::Trim(_)) => vec![Need::Topic(Action::Delete)],
         Some(Work::Effect(_)) => vec![Need::Topic(Action::Alter)],
         Some(Work::Reopen(_) | Work::Prepare(_) | Work::Take(_) | Work::MoveTo(_)) => {

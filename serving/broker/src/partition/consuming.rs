@@ -212,7 +212,10 @@ impl PartitionHandle {
     }
 }
 
-async fn answered(partition: PartitionHandle, answer: Answer) -> Result<CursorAnswer, Fault> {
+pub(super) async fn answered(
+    partition: PartitionHandle,
+    answer: Answer,
+) -> Result<CursorAnswer, Fault> {
     match answer.await {
         Ok(answer) => answer,
         Err(_) => {
@@ -223,14 +226,14 @@ async fn answered(partition: PartitionHandle, answer: Answer) -> Result<CursorAn
     }
 }
 
-fn moved_of(answer: CursorAnswer) -> Result<Moved, Fault> {
+pub(super) fn moved_of(answer: CursorAnswer) -> Result<Moved, Fault> {
     match answer {
         CursorAnswer::Moved(moved) => Ok(moved),
         other => Err(unexpected(&other)),
     }
 }
 
-fn unexpected(answer: &CursorAnswer) -> Fault {
+pub(super) fn unexpected(answer: &CursorAnswer) -> Fault {
     let why = format!("the owner answered {answer:?} to something else");
     Fault::new(Reason::Internal, why)
 }

@@ -4,8 +4,8 @@
 //! what handles see of it; `stopping`: its end) drives the state machine (`core`) which judges, numbers, coalesces and answers
 //! (`rolling`: when its ledger is rolled, `refusing`: how it turns batches away, `owed`: what must come again before anything behind it).
 //! `ledgers` makes, rolls and closes log ledgers for the task. `trimming` moves its log start, `retaining` does what retention asks,
-//! `snapshots` writes its state chain, `cursors` are its subscriptions' (`consuming`: how a listener asks for them), `replicating` gives
-//! its ledgers the copies that its topic asks for.
+//! `snapshots` writes its state chain, `cursors` are its subscriptions' (`consuming`: how a listener asks for them), `sharing` gives
+//! records of QUEUE and KEYED subscriptions to their consumers, `replicating` gives its ledgers the copies that its topic asks for.
 //!
 //! `takeover` makes a partition ready (`claim`: its epoch, `spans`: its ledgers); `certain` is what can be read of one that does not open.
 //! Whether it is still ours: `ownership` is for work that failed or is about to be done, and takes silence for no answer; `tenure` is for
@@ -37,6 +37,7 @@ mod retaining;
 mod rolling;
 #[cfg(test)]
 mod room_tests;
+mod sharing;
 mod shown;
 mod snapshots;
 mod spans;
@@ -65,6 +66,8 @@ pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
 pub(crate) use ownership::moved;
 pub use replicating::Replication;
 pub(crate) use resting::RestingPartitions;
+pub(crate) use sharing::{Letterbox, Posted};
+pub use sharing::{NewSharer, Said, ShareItem, ShareTie};
 pub use takeover::PartitionPolicy;
 pub(crate) use takeover::{Collaborators, take_over};
 pub(crate) use task::spawn;

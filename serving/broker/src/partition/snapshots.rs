@@ -379,6 +379,7 @@ mod tests {
             certain: crate::partition::CertainParts::default(),
             resting: Default::default(),
             ahead: Default::default(),
+            letters: Default::default(),
             mutation: Mutation::default(),
         };
         let partition = PartitionId {

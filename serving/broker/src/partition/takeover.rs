@@ -25,6 +25,7 @@ use super::core::CoreConfig;
 use super::ownership;
 use super::replicating::Replication;
 use super::resting::RestingPartitions;
+use super::sharing::Letterbox;
 use super::snapshots::StateWriter;
 use super::spans::spans;
 use crate::complaints::Complaints;
@@ -70,6 +71,8 @@ pub(crate) struct Collaborators {
     pub(crate) certain: CertainParts,
     /// What was read of partitions that are to come from other brokers.
     pub(crate) ahead: ReadAhead,
+    /// Where dead letters go out.
+    pub(crate) letters: Letterbox,
     /// For tests: a rule that is switched off.
     pub(crate) mutation: Mutation,
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bookie_client::{AppendError, Appended, LedgerClient, LedgerWriter};
 use bookie_metadata::Compare;
+use futures::StreamExt;
 use hulse_proto::entry::NewEntry;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId};
@@ -246,6 +247,9 @@ impl Task {
                     if let Err(why) = self.delta_ended(result) {
                         return Work::Over(self.over(why));
                     }
+                }
+                Some(end) = self.cursors.shares.work.next(), if !self.cursors.shares.work.is_empty() => {
+                    self.share_work_ended(end);
                 }
                 () = maybe(&mut self.cursors.until) => {
                     self.cursors.until = None;

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId, ProducerId, SubscriptionId, TopicId};
+use serving_dispatch::{Letter, Mark, Why};
 use uuid::Uuid;
 
 use super::cursors::{Change, CursorDelta, Cursors, NewCursor, OffsetRange};
@@ -104,6 +105,47 @@ fn records_that_a_quota_took_are_read_and_written() {
     assert_eq!(cursors.encode(), golden!("state_cursors_evicted"));
     assert_eq!(
         Cursors::decode(&golden!("state_cursors_evicted")),
+        Ok(cursors)
+    );
+}
+
+#[test]
+fn marks_of_records_that_came_back_are_read_and_written() {
+    let mark = |failed, why, letter, retry_at| Mark {
+        failed,
+        why,
+        letter,
+        retry_at,
+    };
+    let marks = vec![
+        (ranges()[0], mark(1, Why::Crashed, Letter::None, 0)),
+        (
+            ranges()[1],
+            mark(5, Why::Rejected, Letter::Numbered(3), TIME),
+        ),
+        (
+            OffsetRange::new(140, 141),
+            mark(0, Why::LockExpired, Letter::Wanted, 0),
+        ),
+    ];
+    let changes = [made(), Change::Marked(marks), Change::Letters(4)];
+    let delta = CursorDelta(changes.map(|change| (SUBSCRIPTION, change)).to_vec());
+    let record = MetaRecord {
+        partition: PARTITION,
+        epoch: EPOCH,
+        kind: MetaRecordKind::Delta {
+            number: 12,
+            bytes: Cursors::encode_delta(&delta),
+        },
+    };
+    assert_eq!(record.encode(), golden!("state_delta_marks"));
+    let found = Cursors::decode_delta(&golden!("state_delta_marks").slice(34..));
+    assert_eq!(found.as_ref(), Ok(&delta));
+    let mut cursors = Cursors::default();
+    cursors.apply(&delta);
+    assert_eq!(cursors.encode(), golden!("state_cursors_marks"));
+    assert_eq!(
+        Cursors::decode(&golden!("state_cursors_marks")),
         Ok(cursors)
     );
 }

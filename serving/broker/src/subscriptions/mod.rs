@@ -10,13 +10,14 @@
 //! 4. Who makes a cursor looks at the record afterwards, and removes what it made where the record has it no more. What slips
 //!    through is removed by `orphans`: a request that is late harms no subscription of the same name.
 //!
-//! Reading order: `name`, `record`, `registry`, `cursors`, `orphans`.
+//! Reading order: `name`, `sharing`, `record`, `registry`, `cursors`, `orphans`.
 
 mod cursors;
 mod name;
 mod orphans;
 mod record;
 mod registry;
+mod sharing;
 #[cfg(test)]
 mod tests;
 
@@ -26,3 +27,4 @@ pub(crate) use name::namespace_of;
 pub use orphans::Orphans;
 pub use record::{StartPoint, SubscribedTopic, Subscription, SubscriptionKind, SubscriptionPage};
 pub use registry::{NewSubscription, Subscriptions};
+pub use sharing::{Dead, Order, Sharing};

@@ -7,8 +7,11 @@ use hulse_proto::id::{Offset, SubscriptionId, TopicId};
 use hulse_proto::time::TimestampMs;
 use hulse_proto::wire::{metadata, v1};
 use prost::Message;
+use serving_dispatch::Policy;
 
 use super::name::SubscriptionName;
+use super::sharing::Sharing;
+use crate::BrokerConfig;
 
 /// Every subscription's key begins with this.
 pub(super) const PREFIX: &str = "subscription/";
@@ -20,6 +23,10 @@ pub enum SubscriptionKind {
     Exclusive,
     /// One active consumer per partition; others stand by.
     Failover,
+    /// Records are shared by all consumers.
+    Queue,
+    /// Likewise, those of one key by one consumer at a time.
+    Keyed,
 }
 
 impl SubscriptionKind {
@@ -27,6 +34,8 @@ impl SubscriptionKind {
         match self {
             Self::Exclusive => v1::SubscriptionType::Exclusive,
             Self::Failover => v1::SubscriptionType::Failover,
+            Self::Queue => v1::SubscriptionType::Queue,
+            Self::Keyed => v1::SubscriptionType::Keyed,
         }
     }
 
@@ -43,13 +52,16 @@ impl SubscriptionKind {
         match v1::SubscriptionType::try_from(number) {
             Ok(v1::SubscriptionType::Exclusive) => Ok(Self::Exclusive),
             Ok(v1::SubscriptionType::Failover) => Ok(Self::Failover),
+            Ok(v1::SubscriptionType::Queue) => Ok(Self::Queue),
+            Ok(v1::SubscriptionType::Keyed) => Ok(Self::Keyed),
             Ok(v1::SubscriptionType::Unspecified) => {
-                let words = "no subscription type is given; say exclusive or failover";
+                let words =
+                    "no subscription type is given; say exclusive, failover, queue or keyed";
                 Err(Fault::new(Reason::InvalidRequest, words))
             }
             _ => {
                 let words = format!(
-                    "subscriptions of type {number} are not served by this build; use exclusive or failover"
+                    "subscriptions of type {number} are not served by this build; use exclusive, failover, queue or keyed"
                 );
                 Err(Fault::new(Reason::UnsupportedType, words))
             }
@@ -61,6 +73,8 @@ impl SubscriptionKind {
         match self {
             Self::Exclusive => "exclusive",
             Self::Failover => "failover",
+            Self::Queue => "queue",
+            Self::Keyed => "keyed",
         }
     }
 }
@@ -139,6 +153,8 @@ pub struct Subscription {
     pub kind: SubscriptionKind,
     /// Records that are not processed are kept.
     pub hold: bool,
+    /// QUEUE and KEYED.
+    pub sharing: Sharing,
     /// Its cursors are being removed, and then it.
     pub deleting: bool,
     /// When it was made, ms since 1970.
@@ -158,6 +174,15 @@ pub struct SubscriptionPage {
 }
 
 impl Subscription {
+    /// Consumers share its records: how; `None`: one consumer gets all of a partition.
+    pub(crate) fn policy(&self, config: &BrokerConfig) -> Option<Policy> {
+        match self.kind {
+            SubscriptionKind::Exclusive | SubscriptionKind::Failover => None,
+            SubscriptionKind::Queue => Some(self.sharing.policy(false, config)),
+            SubscriptionKind::Keyed => Some(self.sharing.policy(true, config)),
+        }
+    }
+
     /// Its part for this topic.
     pub fn topic(&self, topic: TopicId) -> Option<&SubscribedTopic> {
         self.topics.iter().find(|known| known.topic == topic)
@@ -207,6 +232,10 @@ impl Subscription {
             state: state as i32,
             created_at_ms: self.created_at,
             topics: topics.collect(),
+            sharing: match self.sharing == Sharing::default() {
+                true => Bytes::new(),
+                false => self.sharing.to_wire().encode_to_vec().into(),
+            },
         };
         value.encode_to_vec().into()
     }
@@ -229,6 +258,9 @@ impl Subscription {
             State::Unspecified => return Err(damaged("state")),
         };
         let id = id.ok_or_else(|| damaged("identity"))?;
+        let sharing = v1::SharingPolicies::decode(value.sharing.clone())
+            .map_err(|_| damaged("how records are shared"))?;
+        let sharing = Sharing::from_wire(Some(&sharing));
         let topics = value.topics.iter().map(|topic| topic_of(topic, id));
         let topics: Option<Vec<_>> = topics.collect();
         Ok(Self {
@@ -236,6 +268,7 @@ impl Subscription {
             id,
             kind: kind.map_err(|_| damaged("type"))?,
             hold: value.hold,
+            sharing: sharing.map_err(|_| damaged("how records are shared"))?,
             deleting,
             created_at: value.created_at_ms,
             topics: topics.ok_or_else(|| damaged("a topic"))?,

@@ -11,6 +11,7 @@ use super::name::SubscriptionName;
 use super::record::{
     PREFIX, StartPoint, SubscribedTopic, Subscription, SubscriptionKind, SubscriptionPage,
 };
+use super::sharing::Sharing;
 use crate::topics::{Changed, Expected, Topic, Topics, change, read};
 
 /// Subscriptions per page when the caller names no number, and at most.
@@ -21,7 +22,7 @@ const RACES_MAX: usize = 16;
 const TOPICS_MAX: usize = 1_000;
 
 /// What a subscription shall be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSubscription {
     /// How records are given to consumers.
     pub kind: SubscriptionKind,
@@ -29,6 +30,8 @@ pub struct NewSubscription {
     pub hold: bool,
     /// One that is there already must say the same of `hold`, or it is refused; else it stays as it is.
     pub insists_on_hold: bool,
+    /// QUEUE and KEYED, of one that is made by this.
+    pub sharing: Sharing,
     /// Where it begins on the topic.
     pub start: StartPoint,
 }
@@ -143,6 +146,7 @@ impl Subscriptions {
                     id,
                     kind: new.kind,
                     hold: new.hold,
+                    sharing: new.sharing.clone(),
                     deleting: false,
                     created_at,
                     topics: Vec::new(),

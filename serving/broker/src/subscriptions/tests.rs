@@ -40,6 +40,7 @@ const NEW: NewSubscription = NewSubscription {
     kind: SubscriptionKind::Exclusive,
     hold: true,
     insists_on_hold: false,
+    sharing: Sharing::default(),
     start: StartPoint::Latest,
 };
 
@@ -92,6 +93,7 @@ async fn another_type_or_namespace_is_refused() {
     assert_eq!(there.hold, NEW.hold, "it stays as it is");
     let strict = NewSubscription {
         insists_on_hold: true,
+        sharing: Sharing::default(),
         ..loose
     };
     // On a topic that it would get, too: nothing is added.
@@ -106,6 +108,7 @@ async fn another_type_or_namespace_is_refused() {
     }
     let same = NewSubscription {
         insists_on_hold: true,
+        sharing: Sharing::default(),
         ..NEW
     };
     let (there, added) = subscriptions.join(&name("s"), &one, same).await.unwrap();

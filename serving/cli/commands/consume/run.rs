@@ -1,7 +1,7 @@
-//! Which of the two ways.
+//! Which of the three ways.
 
-use super::{read, subscribed};
-use crate::arguments::Consume;
+use super::{read, shared, subscribed};
+use crate::arguments::{Consume, Type};
 use crate::commands::session::Session;
 use crate::failure::Stop;
 
@@ -12,6 +12,9 @@ use crate::failure::Stop;
 pub(crate) async fn run(session: Session<'_>, consume: &Consume) -> Result<(), Stop> {
     match &consume.subscription {
         None => read::run(session, consume).await,
+        Some(subscription) if matches!(consume.kind, Type::Queue | Type::Keyed) => {
+            shared::run(session, consume, subscription).await
+        }
         Some(subscription) => subscribed::run(session, consume, subscription).await,
     }
 }

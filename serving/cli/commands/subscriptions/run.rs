@@ -1,11 +1,13 @@
 //! The branch `hulse subscriptions`.
 
 use hulse_proto::error::Reason;
-use hulse_sdk::{Admin, Cursor, NewSubscription, Subscription, SubscriptionType};
+use hulse_sdk::{
+    Admin, Cursor, DeadLetters, KeyOrder, NewSubscription, Sharing, Subscription, SubscriptionType,
+};
 
 use super::view::{SubscriptionRow, SubscriptionView};
 use super::{keeping, moving};
-use crate::arguments::{OfTopic, Subscriptions, Type};
+use crate::arguments::{self, OfTopic, SharingArgs, Subscriptions, Type};
 use crate::commands::confirm::confirm;
 use crate::commands::session::Session;
 use crate::failure::{Code, Failure, Stop};
@@ -16,6 +18,8 @@ impl From<Type> for SubscriptionType {
         match kind {
             Type::Exclusive => Self::Exclusive,
             Type::Failover => Self::Failover,
+            Type::Queue => Self::Queue,
+            Type::Keyed => Self::Keyed,
         }
     }
 }
@@ -34,11 +38,13 @@ pub(crate) async fn run(session: Session<'_>, command: &Subscriptions) -> Result
             kind,
             from,
             no_hold,
+            sharing: args,
         } => {
             let mut new = NewSubscription::new(&of.subscription, &of.topic);
             new.kind = (*kind).into();
             new.start = moving::one_place(&admin, &of.topic, *from).await?;
             new.hold = no_hold.then_some(false);
+            new.sharing = sharing(*kind, args)?;
             keeping::create(session, &admin, new).await
         }
         // Exactly one of the two flags is given.
@@ -64,6 +70,38 @@ pub(crate) async fn run(session: Session<'_>, command: &Subscriptions) -> Result
         }
         Subscriptions::Delete { of, force } => delete(session, &admin, of, *force).await,
     }
+}
+
+/// What was chosen of how records are shared; `None`: one consumer gets all of a partition.
+fn sharing(kind: Type, args: &SharingArgs) -> Result<Option<Sharing>, Failure> {
+    let sharing = Sharing {
+        lock: args.lock.map(|lock| lock.0),
+        attempts_max: args.max_attempts,
+        dead_letters: match (&args.dead_letter_topic, args.drop_dead_letters) {
+            (Some(topic), _) => DeadLetters::Topic(topic.clone()),
+            (None, true) => DeadLetters::Drop,
+            (None, false) => DeadLetters::Park,
+        },
+        backoff: args.backoff.map(|backoff| backoff.0),
+        key_order: match args.key_order {
+            arguments::KeyOrder::Sticky => KeyOrder::Sticky,
+            arguments::KeyOrder::BlockOnNack => KeyOrder::BlockOnNack,
+            arguments::KeyOrder::OneInFlight => KeyOrder::OneInFlight,
+        },
+    };
+    let strays = match kind {
+        Type::Exclusive | Type::Failover => sharing != Sharing::default(),
+        Type::Queue => sharing.key_order != KeyOrder::Sticky,
+        Type::Keyed => false,
+    };
+    if strays {
+        let what = "an option does not go with this type of subscription";
+        return Err(Failure::new(Code::Usage, what)
+            .why("locks, attempts, dead letters and back-off are of queue and keyed subscriptions, and --key-order of keyed ones")
+            .object(format!("--type {}", SubscriptionType::from(kind)))
+            .next("choose another --type, or leave the option out"));
+    }
+    Ok(matches!(kind, Type::Queue | Type::Keyed).then_some(sharing))
 }
 
 /// The full name of a subscription that is named beside a topic, in whose namespace a short name is.

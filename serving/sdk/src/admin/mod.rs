@@ -10,6 +10,7 @@ mod damage;
 mod handle;
 mod offsets;
 mod retention;
+mod sharing;
 mod subscription_types;
 mod subscriptions;
 mod types;
@@ -24,6 +25,7 @@ pub use damage::{Damage, DamagedRecords};
 pub use handle::Admin;
 pub use offsets::Offsets;
 pub use retention::{Keep, NewTopic, Retention, TopicChange, TrimTo, Trimmed, UpdateEffect};
+pub use sharing::{DeadLetters, KeyOrder, Sharing};
 pub use subscription_types::{
     AttachedConsumer, Cursor, CursorSelection, CursorState, MovedCursor, NewSubscription,
     Subscription, SubscriptionChange,

@@ -1,5 +1,6 @@
 //! What administration of subscriptions asks and answers.
 
+use super::sharing::Sharing;
 use std::ops::Range;
 
 use hulse_proto::error::Fault;
@@ -25,6 +26,8 @@ pub struct NewSubscription {
     /// Whether records are kept until they are acknowledged, whatever retention says. `None`: they are, and of one that is there already
     /// it stays as it is. One that is there and does otherwise than is said here is not changed, and that is refused.
     pub hold: Option<bool>,
+    /// QUEUE and KEYED, of one that is made: how records are shared out. `None`: as [`Sharing::default`].
+    pub sharing: Option<Sharing>,
 }
 
 /// What of a subscription is changed; `None` stays as it is.
@@ -43,6 +46,7 @@ impl NewSubscription {
             kind: SubscriptionType::Exclusive,
             start: Start::Latest,
             hold: None,
+            sharing: None,
         }
     }
 }
@@ -131,7 +135,7 @@ pub struct CursorState {
     pub backlog_bytes: u64,
     /// How long ago the oldest of them was appended, ms; 0: no backlog.
     pub backlog_age_ms: u64,
-    /// Delivered to the active consumer and not acknowledged.
+    /// Delivered to the active consumer, or to all that share, and not acknowledged.
     pub unacked_records: u64,
     /// Who is attached.
     pub consumers: Vec<AttachedConsumer>,
@@ -149,6 +153,10 @@ pub struct CursorState {
     pub backlog_used_percent: Option<u32>,
     /// Records that it has lost to the quota since it was made on the partition.
     pub evicted_records: u64,
+    /// QUEUE and KEYED: records that wait for their time.
+    pub delayed_records: u64,
+    /// QUEUE and KEYED: records that failed too often and stay where they are.
+    pub dead_records: u64,
 }
 
 /// A consumer that is attached to a partition.
@@ -241,6 +249,8 @@ impl Cursor {
                 acked_at_ms: wire.acked_at_ms,
                 backlog_used_percent: wire.backlog_used_percent,
                 evicted_records: wire.evicted_records,
+                delayed_records: wire.delayed_records,
+                dead_records: wire.dead_records,
             }),
         };
         Self {

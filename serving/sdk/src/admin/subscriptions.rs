@@ -36,7 +36,10 @@ impl Admin {
             topic: new.topic,
             r#type: new.kind.to_wire() as i32,
             start: Some(start_at(new.start)),
-            policies: Some(v1::SubscriptionPolicies { hold: new.hold }),
+            policies: Some(v1::SubscriptionPolicies {
+                hold: new.hold,
+                sharing: new.sharing.map(|sharing| sharing.to_wire()),
+            }),
         };
         let answer =
             self.subscriptions(Repeat::Always, request, |mut client, request| async move {
@@ -63,7 +66,10 @@ impl Admin {
         let request = v1::UpdateSubscriptionRequest {
             subscription: name.to_owned(),
             topic: topic.to_owned(),
-            policies: Some(v1::SubscriptionPolicies { hold: change.hold }),
+            policies: Some(v1::SubscriptionPolicies {
+                hold: change.hold,
+                sharing: None,
+            }),
         };
         // Said twice it means the same.
         let answer =

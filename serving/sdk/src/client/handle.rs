@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use super::ClientBuilder;
 use crate::admin::Admin;
 use crate::connect::{Broker, Connect, Pool};
-use crate::consumer::SubscriptionConsumerBuilder;
+use crate::consumer::{QueueConsumerBuilder, SubscriptionConsumerBuilder};
 use crate::error::Error;
 use crate::interceptor::{Chain, Interceptor};
 use crate::producer::ProducerBuilder;
@@ -94,6 +94,11 @@ impl Client {
     /// Begins a consumer of `topic` by a subscription: it gets each record until it acknowledges it, over any number of restarts.
     pub fn consumer(&self, topic: impl Into<String>) -> SubscriptionConsumerBuilder {
         SubscriptionConsumerBuilder::new(Arc::clone(&self.core), topic.into())
+    }
+
+    /// Begins a consumer of `topic` that shares the records of a subscription with others, record by record.
+    pub fn queue_consumer(&self, topic: impl Into<String>) -> QueueConsumerBuilder {
+        QueueConsumerBuilder::new(Arc::clone(&self.core), topic.into())
     }
 
     /// Topics, subscriptions and ledgers.

@@ -211,9 +211,10 @@ impl SubscriptionConsumerBuilder {
     }
 
     fn wanted(&self, name: &str) -> Wanted {
-        let policies = self
-            .hold
-            .map(|hold| v1::SubscriptionPolicies { hold: Some(hold) });
+        let policies = self.hold.map(|hold| v1::SubscriptionPolicies {
+            hold: Some(hold),
+            sharing: None,
+        });
         Wanted {
             attach: v1::Attach {
                 subscription: self.subscription.clone(),
@@ -254,6 +255,16 @@ impl SubscriptionConsumerBuilder {
             return Err(Error::invalid(
                 "a consumer needs the name of its subscription()",
             ));
+        }
+        if !matches!(
+            self.kind,
+            SubscriptionType::Exclusive | SubscriptionType::Failover
+        ) {
+            let words = format!(
+                "consumers of a {} subscription share its records; begin one with queue_consumer()",
+                self.kind
+            );
+            return Err(Error::invalid(words));
         }
         let name_bytes = self.name.as_ref().map_or(1, String::len);
         within(

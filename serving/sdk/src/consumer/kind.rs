@@ -17,9 +17,9 @@ pub enum SubscriptionType {
     Exclusive,
     /// Any number of consumers; one of them gets the records of a partition, the others stand by.
     Failover,
-    /// Not served by this version: records are shared by all consumers.
+    /// Records are shared by all consumers, and each is acknowledged by itself: [`crate::QueueConsumer`].
     Queue,
-    /// Not served by this version: as a queue, with the records of one key to one consumer at a time.
+    /// As a queue, with the records of one key to one consumer at a time, in order.
     Keyed,
     /// Not served by this version: the members of a group share the partitions.
     Stream,
@@ -75,7 +75,7 @@ impl fmt::Display for UnknownSubscriptionType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no type of subscriptions; write exclusive or failover",
+            "{:?} is no type of subscriptions; write exclusive, failover, queue or keyed",
             self.0
         )
     }

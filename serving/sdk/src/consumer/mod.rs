@@ -1,4 +1,5 @@
-//! The consumer of a subscription: records out, acknowledgements back.
+//! The consumers of subscriptions: records out, acknowledgements back. Below: the one that has a partition for itself; [`queue`] is the
+//! one that shares.
 //!
 //! Path of a record: broker → `link/session` (a stream) → `core` (does it follow? what of it is new?) → [`handle`] (decode, hand out) →
 //! the application → `ack` → `core/acks` → broker → receipt.
@@ -17,6 +18,7 @@ mod handle;
 mod kind;
 mod link;
 mod opened;
+mod queue;
 mod record;
 
 pub use self::core::{Acknowledgement, BlockedReason, ConsumerNote, SkipReason};
@@ -24,4 +26,5 @@ pub use builder::SubscriptionConsumerBuilder;
 pub use handle::SubscriptionConsumer;
 pub(crate) use kind::start_at;
 pub use kind::{SubscriptionType, UnknownSubscriptionType};
+pub use queue::{QueueConsumer, QueueConsumerBuilder, QueueMessage, QueueReceipt};
 pub use record::{Consumed, ConsumerStats, ReceivedRecord, Unacknowledged};

@@ -7,10 +7,12 @@ use futures::future::BoxFuture;
 use hulse_proto::error::{Fate, Fault, Reason};
 use hulse_proto::id::Offset;
 use hulse_proto::wire::v1::{self, consume_down};
+use serving_dispatch::{Delay, Verdict};
 
+use super::session::Bond;
 use crate::listener::front::Front;
 use crate::listener::wire::invalid;
-use crate::partition::Tie;
+use crate::partition::{Moved, Said, ShareTie, Tie};
 use crate::state::OffsetRange;
 use crate::{AckKind, AckStatus, Acked, StartPoint};
 
@@ -48,20 +50,12 @@ struct Awaited {
     want_receipt: bool,
 }
 
-/// An ack on its way.
+/// An ack, or another answer, on its way.
 pub(super) fn ack(
-    tie: &Tie,
+    bond: &Bond,
     opening: u64,
     request: v1::AckRecords,
 ) -> Result<BoxFuture<'static, Done>, Box<consume_down::Item>> {
-    let kind = match request.kind() {
-        v1::AckKind::Individual => AckKind::Individual,
-        v1::AckKind::Cumulative => AckKind::Cumulative,
-        v1::AckKind::Unspecified => {
-            let fault = invalid("the ack is neither individual nor cumulative");
-            return Err(Box::new(refused(&request, v1::AckStatus::Invalid, &fault)));
-        }
-    };
     if request.ranges.len() > ACK_RANGES_MAX {
         let fault = invalid(format!("the ack has more than {ACK_RANGES_MAX} ranges"));
         return Err(Box::new(refused(&request, v1::AckStatus::Invalid, &fault)));
@@ -70,7 +64,14 @@ pub(super) fn ack(
         first: Offset(range.first),
         end: Offset(range.end),
     });
-    let acking = tie.ack(request.state_epoch, kind, ranges.collect());
+    let asked = match bond {
+        Bond::Single(tie) => single(tie, &request, ranges.collect()),
+        Bond::Sharing(own) => sharing(own.tie(), &request, ranges.collect()),
+    };
+    let acking = match asked {
+        Ok(acking) => acking,
+        Err(fault) => return Err(Box::new(refused(&request, v1::AckStatus::Invalid, &fault))),
+    };
     let weight = weight(&request);
     let awaited = Awaited {
         ack_id: request.ack_id,
@@ -90,6 +91,50 @@ pub(super) fn ack(
         }
     };
     Ok(done.boxed())
+}
+
+type Acking = BoxFuture<'static, Result<Acked, Fault>>;
+
+fn single(tie: &Tie, request: &v1::AckRecords, ranges: Vec<OffsetRange>) -> Result<Acking, Fault> {
+    let kind = match request.kind() {
+        v1::AckKind::Individual => AckKind::Individual,
+        v1::AckKind::Cumulative => AckKind::Cumulative,
+        _ => return Err(invalid("the ack is neither individual nor cumulative")),
+    };
+    Ok(tie.ack(request.state_epoch, kind, ranges).boxed())
+}
+
+fn sharing(
+    tie: &ShareTie,
+    request: &v1::AckRecords,
+    ranges: Vec<OffsetRange>,
+) -> Result<Acking, Fault> {
+    let delay = match request.delay_ms {
+        _ if request.backoff => Delay::Policy,
+        0 => Delay::None,
+        ms => Delay::For(ms.into()),
+    };
+    let verdict = match request.kind() {
+        v1::AckKind::Individual => Verdict::Ack,
+        v1::AckKind::Return => Verdict::Nack {
+            failed: request.failed,
+            delay,
+        },
+        v1::AckKind::Reject => Verdict::Reject,
+        v1::AckKind::Renew => Verdict::Renew,
+        v1::AckKind::Cumulative => {
+            let words = "records of this subscription are acked one by one; there is no order of which a part could be acked";
+            return Err(invalid(words));
+        }
+        v1::AckKind::Unspecified => return Err(invalid("the answer is of no kind")),
+    };
+    let said = Said {
+        state_epoch: request.state_epoch,
+        ranges,
+        verdict,
+        before: request.before,
+    };
+    Ok(tie.say(said).boxed())
 }
 
 fn receipt(awaited: &Awaited, result: Result<Acked, Fault>) -> Option<consume_down::Item> {
@@ -157,7 +202,7 @@ fn nothing_taken(awaited: &Awaited, status: v1::AckStatus, fault: &Fault) -> con
 /// A seek on its way; the lane says when it is done, this only when it is refused.
 pub(super) fn seek(
     front: Arc<Front>,
-    tie: Arc<Tie>,
+    bond: Bond,
     opening: u64,
     request: v1::SeekLane,
 ) -> BoxFuture<'static, Done> {
@@ -168,19 +213,43 @@ pub(super) fn seek(
                 return Err(invalid("the seek names no place"));
             }
             let point = StartPoint::from_wire(to.as_ref())?;
-            let offset = front.resolve(tie.partition(), point).await?;
-            tie.seek(offset, seek_id).await
+            match &bond {
+                Bond::Single(tie) => {
+                    let offset = front.resolve(tie.partition(), point).await?;
+                    // The lane says it.
+                    tie.seek(offset, seek_id).await.map(|_| None)
+                }
+                Bond::Sharing(own) => {
+                    let offset = front.resolve(own.tie().partition(), point).await?;
+                    let moved = own.tie().seek(offset).await?;
+                    Ok(Some(sought(lane, seek_id, moved)))
+                }
+            }
         };
-        let refused = moved.await.err();
+        let item = match moved.await {
+            Ok(item) => item,
+            Err(fault) => Some(seek_refused(lane, seek_id, &fault)),
+        };
         Done {
             lane,
             opening,
             what: What::Seek,
             weight: 0,
-            item: refused.map(|fault| seek_refused(lane, seek_id, &fault)),
+            item,
         }
     }
     .boxed()
+}
+
+/// The answer to a seek of one who shares; all who share hear of it besides.
+fn sought(lane: u32, seek_id: u64, moved: Moved) -> consume_down::Item {
+    consume_down::Item::SeekDone(v1::SeekDone {
+        lane,
+        seek_id,
+        state_epoch: moved.state_epoch,
+        base: moved.new_base.0,
+        ..Default::default()
+    })
 }
 
 /// The answer to a seek that moved nothing.

@@ -5,19 +5,28 @@ use std::sync::Arc;
 use hulse_proto::error::Fault;
 use hulse_proto::id::Offset;
 use hulse_proto::wire::v1;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::authorise::{Action, Resource};
 use crate::listener::front::Front;
 use crate::listener::wire::{check_client_id, partition};
-use crate::partition::{Handed, NewConsumer, Tie};
+use crate::partition::{Handed, NewConsumer, NewSharer, ShareItem, ShareTie, Tie};
 use crate::subscriptions::{
-    NewSubscription, StartPoint, SubscriptionKind, SubscriptionName, namespace_of,
+    NewSubscription, Sharing, StartPoint, SubscriptionKind, SubscriptionName, namespace_of,
 };
 
 /// A consumer that is tied to the owner.
 pub(super) struct Attached {
-    pub(super) tie: Tie,
+    pub(super) tied: Tied,
     pub(super) name: SubscriptionName,
+}
+
+/// How.
+pub(super) enum Tied {
+    /// It gets all records while it is the active one.
+    Single(Tie),
+    /// It gets a share of them.
+    Sharing(ShareTie, UnboundedReceiver<ShareItem>),
 }
 
 /// Attaches.
@@ -41,12 +50,14 @@ pub(super) async fn attach(
     };
     let name = SubscriptionName::parse(&request.subscription, namespace_of(&topic.name))?;
     front.allow(Action::Consume, Resource::Subscription(&name))?;
-    let hold = request.policies.as_ref().and_then(|policies| policies.hold);
+    let policies = request.policies.unwrap_or_default();
+    let hold = policies.hold;
     let new = NewSubscription {
         kind,
         hold: hold.unwrap_or(true),
         // Who set it anew meant those that consume already, too.
         insists_on_hold: false,
+        sharing: Sharing::from_wire(policies.sharing.as_ref())?,
         start,
     };
     let (subscription, _) = front.subscribe(&name, &topic, new).await?;
@@ -56,8 +67,23 @@ pub(super) async fn attach(
         "" => client.clone(),
         name => name.into(),
     };
+    let cursor = cursor.unwrap_or(subscription.id);
+    if let Some(policy) = subscription.policy(&front.config) {
+        let sharer = NewSharer {
+            subscription: cursor,
+            policy,
+            dead_letters: subscription.sharing.dead_letters(),
+            name: consumer_name,
+            client,
+            priority: request.priority,
+            handed: Offset(request.handed_end),
+        };
+        let (tie, items) = open.share(sharer).await?;
+        let tied = Tied::Sharing(tie, items);
+        return Ok(Attached { tied, name });
+    }
     let consumer = NewConsumer {
-        subscription: cursor.unwrap_or(subscription.id),
+        subscription: cursor,
         kind,
         name: consumer_name,
         client,
@@ -68,6 +94,6 @@ pub(super) async fn attach(
             state_epoch: request.handed_epoch,
         }),
     };
-    let tie = open.attach(consumer).await?;
-    Ok(Attached { tie, name })
+    let tied = Tied::Single(open.attach(consumer).await?);
+    Ok(Attached { tied, name })
 }

@@ -150,29 +150,7 @@ impl Lane {
             () = stop.cancelled() => None,
             end = self.deliver() => Some(end),
         };
-        let fault = match end {
-            Some(End::Fault(fault)) => Some(fault),
-            Some(End::Gone) | None => None,
-        };
-        if let Some(fault) = &fault {
-            self.shared.front.metrics.fault(fault.reason);
-        }
-        let lane = self.number;
-        let item = match fault {
-            Some(fault) if fault.reason == Reason::PartitionMoved => {
-                let owner = owner_of(&fault);
-                consume_down::Item::Moved(v1::ConsumerMoved { lane, owner })
-            }
-            fault => consume_down::Item::Detached(v1::Detached {
-                lane,
-                fault: fault.map(|fault| fault.to_wire()),
-            }),
-        };
-        Ended {
-            lane,
-            opening: self.opening,
-            item,
-        }
+        ended((self.number, self.opening), end, &self.shared)
     }
 
     async fn deliver(&mut self) -> End {
@@ -408,6 +386,32 @@ impl Lane {
         let down = v1::ConsumeDown { item: Some(item) };
         let sent = self.shared.out.send((Ok(down), room)).await;
         sent.map_err(|_| Gone)
+    }
+}
+
+/// What is to be said of a lane that ended; `None`: it was stopped.
+pub(super) fn ended((lane, opening): (u32, u64), end: Option<End>, shared: &Shared) -> Ended {
+    let fault = match end {
+        Some(End::Fault(fault)) => Some(fault),
+        Some(End::Gone) | None => None,
+    };
+    if let Some(fault) = &fault {
+        shared.front.metrics.fault(fault.reason);
+    }
+    let item = match fault {
+        Some(fault) if fault.reason == Reason::PartitionMoved => {
+            let owner = owner_of(&fault);
+            consume_down::Item::Moved(v1::ConsumerMoved { lane, owner })
+        }
+        fault => consume_down::Item::Detached(v1::Detached {
+            lane,
+            fault: fault.map(|fault| fault.to_wire()),
+        }),
+    };
+    Ended {
+        lane,
+        opening,
+        item,
     }
 }
 

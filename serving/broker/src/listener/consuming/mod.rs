@@ -2,7 +2,7 @@
 //!
 //! `session` reads the client's stream, `attaching` opens a lane, `lane` delivers on it as the owner of the partition says
 //! ([`crate::LaneView`]), `delivery` cuts what was read into units, `credit` and `ahead` bound what is under way, `answers` gives acks
-//! and seeks their answers.
+//! and seeks their answers. `sharing` is the lane of a QUEUE or KEYED subscription, whose records a dispatcher of the owner gives out.
 //!
 //! # Invariants
 //! 1. What a lane has sent, its tie knows before: an ack of it is never taken for one of something that was not sent.
@@ -18,6 +18,7 @@ mod delivery;
 mod lane;
 mod service;
 mod session;
+mod sharing;
 mod telling;
 
 pub(crate) use service::ConsumeService;

@@ -19,9 +19,10 @@ use tonic::{Status, Streaming};
 
 use super::ahead::Ahead;
 use super::answers::{self, ACK_RANGES_MAX, Done, What};
-use super::attaching::{Attached, attach};
+use super::attaching::{Attached, Tied, attach};
 use super::credit::Credit;
 use super::lane::{Ended, Lane, Sent, Shared};
+use super::sharing::{ShareCredit, ShareLane};
 use crate::listener::front::Front;
 use crate::listener::wire::{check_hello, first_item, invalid, no_hello, read_fault};
 use crate::partition::Tie;
@@ -42,12 +43,19 @@ struct Seat {
     /// Which opening of this lane number.
     opening: u64,
     /// `None`: it is being attached.
-    tie: Option<Arc<Tie>>,
+    tie: Option<Bond>,
     stop: CancellationToken,
     acks: usize,
     seeking: bool,
     /// The newest seek that waits for the one under way.
     next_seek: Option<v1::SeekLane>,
+}
+
+/// What ties a lane to the owner.
+#[derive(Clone)]
+pub(super) enum Bond {
+    Single(Arc<Tie>),
+    Sharing(Arc<ShareCredit>),
 }
 
 /// An attach came to its end.
@@ -138,10 +146,17 @@ impl Session {
                 return Ok(());
             }
             match self.next_event(&mut tick).await {
-                Event::Gone | Event::Up(None) => return Ok(()),
+                Event::Gone => {
+                    self.broke();
+                    return Ok(());
+                }
+                Event::Up(None) => return Ok(()),
                 Event::Drain => self.drain(),
                 Event::Up(Some(Ok(item))) => self.on_item(item)?,
-                Event::Up(Some(Err(status))) => return read_fault(&status).map_or(Ok(()), Err),
+                Event::Up(Some(Err(status))) => {
+                    self.broke();
+                    return read_fault(&status).map_or(Ok(()), Err);
+                }
                 Event::Done(done) => self.on_done(done),
                 Event::Opened(opened) => self.on_opened(opened),
                 Event::LaneEnded(ended) => self.on_lane_ended(ended)?,
@@ -204,13 +219,13 @@ impl Session {
             Some(consume_up::Item::Attach(attach)) => self.on_attach(attach)?,
             Some(consume_up::Item::Credit(credit)) => {
                 if credit.credit_epoch == self.epoch {
-                    self.shared.credit.grant(credit.records, credit.bytes);
+                    self.on_credit(&credit);
                 }
             }
             Some(consume_up::Item::Ack(ack)) => self.on_ack(ack),
             Some(consume_up::Item::Seek(seek)) => self.on_seek(seek),
             Some(consume_up::Item::Yielded(yielded)) => {
-                if let Some(tie) = self.tie(yielded.lane) {
+                if let Some(Bond::Single(tie)) = self.tie(yielded.lane) {
                     tie.yielded();
                 }
             }
@@ -226,8 +241,30 @@ impl Session {
         Ok(())
     }
 
-    fn tie(&self, lane: u32) -> Option<Arc<Tie>> {
+    fn tie(&self, lane: u32) -> Option<Bond> {
         self.seats.get(&lane)?.tie.clone()
+    }
+
+    fn on_credit(&self, credit: &v1::ConsumeCredit) {
+        let Some(lane) = credit.lane else {
+            return self.shared.credit.grant(credit.records, credit.bytes);
+        };
+        // A lane that has ended needs none.
+        if let Some(Bond::Sharing(own)) = self.tie(lane) {
+            own.grant(credit.records, credit.bytes);
+        }
+    }
+
+    /// The client is gone without a word; a broker that goes down is no reason to blame anybody.
+    fn broke(&self) {
+        if self.shared.front.kill.is_cancelled() || self.shared.front.drain.is_cancelled() {
+            return;
+        }
+        for seat in self.seats.values() {
+            if let Some(Bond::Sharing(own)) = &seat.tie {
+                own.tie().broke();
+            }
+        }
     }
 
     fn on_attach(&mut self, request: v1::Attach) -> Result<(), Fault> {
@@ -274,9 +311,7 @@ impl Session {
             return;
         };
         match opened.result {
-            Ok(Attached { tie, name }) => {
-                let tie = Arc::new(tie);
-                seat.tie = Some(tie.clone());
+            Ok(Attached { tied, name }) => {
                 let counts = self
                     .shared
                     .front
@@ -285,9 +320,31 @@ impl Session {
                     .consuming(name.as_str());
                 let names = (lane, opened.opening);
                 let stop = seat.stop.clone();
-                let mut running = Lane::new(names, self.shared.clone(), tie, stop, counts);
-                running.tell_end = opened.tell_end;
-                self.lanes.spawn(running.run());
+                let shared = self.shared.clone();
+                match tied {
+                    Tied::Single(tie) => {
+                        let tie = Arc::new(tie);
+                        seat.tie = Some(Bond::Single(tie.clone()));
+                        let mut running = Lane::new(names, shared, tie, stop, counts);
+                        running.tell_end = opened.tell_end;
+                        self.lanes.spawn(running.run());
+                    }
+                    Tied::Sharing(tie, items) => {
+                        let credit = Arc::new(ShareCredit::new(Arc::new(tie)));
+                        seat.tie = Some(Bond::Sharing(credit.clone()));
+                        let (number, opening) = names;
+                        let running = ShareLane {
+                            number,
+                            opening,
+                            shared,
+                            credit,
+                            items,
+                            stop,
+                            counts,
+                        };
+                        self.lanes.spawn(running.run());
+                    }
+                }
             }
             Err(fault) => {
                 self.seats.remove(&lane);

@@ -35,6 +35,7 @@ impl Lane {
                 state_epoch,
                 active: begin.is_some(),
                 acks_to,
+                lock_ms: 0,
             }));
         }
         let cause = begin.map_or(Cause::Activated, |begin| begin.cause);

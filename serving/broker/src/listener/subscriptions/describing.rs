@@ -93,6 +93,7 @@ impl Front {
             r#type: subscription.kind.number(),
             policies: Some(v1::SubscriptionPolicies {
                 hold: Some(subscription.hold),
+                sharing: Some(subscription.sharing.to_wire()),
             }),
             created_at_ms: subscription.created_at,
             state: state.to_owned(),
@@ -160,9 +161,15 @@ impl Front {
             age: Duration::from_millis(age),
         };
         let used = limits.filter(|_| view.hold);
-        let active = view.consumers.iter().find(|consumer| consumer.active);
-        let unacked_records = active.map_or(0, |active| active.unacked);
-        let full = unacked_records >= u64::from(self.config.unacked_records_max);
+        let active = view.consumers.iter().filter(|consumer| consumer.active);
+        let unacked_records = active.map(|active| active.unacked).sum();
+        let max = u64::from(self.config.unacked_records_max);
+        // Of those that share each has a bound of its own.
+        let full = view
+            .consumers
+            .iter()
+            .any(|consumer| consumer.unacked >= max);
+        let sharing = view.sharing.as_ref();
         let blocked = [
             (full, v1::BlockedReason::UnackedOfConsumer),
             (view.crowded, v1::BlockedReason::AckRanges),
@@ -196,6 +203,8 @@ impl Front {
             acked_at_ms: view.acked_at,
             backlog_used_percent: used.and_then(|limits| kept.used_percent(&limits)),
             evicted_records: view.evicted,
+            delayed_records: sharing.map_or(0, |stats| stats.delayed),
+            dead_records: sharing.map_or(0, |stats| stats.parked),
             ..Default::default()
         })
     }

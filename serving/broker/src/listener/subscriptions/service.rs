@@ -12,7 +12,7 @@ use crate::authorise::{Action, Resource};
 use crate::listener::front::Front;
 use crate::listener::wire::{invalid, topic_name};
 use crate::subscriptions::{
-    NewSubscription, StartPoint, SubscriptionKind, SubscriptionName, namespace_of,
+    NewSubscription, Sharing, StartPoint, SubscriptionKind, SubscriptionName, namespace_of,
 };
 
 /// Service Subscriptions.
@@ -31,11 +31,13 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
             let name = front.subscription_name(&request.subscription, Some(&topic))?;
             front.allow(Action::Create, Resource::Subscription(&name))?;
             front.allow(Action::Consume, Resource::Topic(&topic))?;
-            let hold = request.policies.as_ref().and_then(|policies| policies.hold);
+            let policies = request.policies.unwrap_or_default();
+            let hold = policies.hold;
             let new = NewSubscription {
                 kind: SubscriptionKind::from_wire(request.r#type)?,
                 hold: hold.unwrap_or(true),
                 insists_on_hold: hold.is_some(),
+                sharing: Sharing::from_wire(policies.sharing.as_ref())?,
                 start: StartPoint::from_wire(request.start.as_ref())?,
             };
             let topic = front.topics.resolve(&topic, false).await?;

@@ -113,6 +113,7 @@ impl Consumer {
             credit_epoch: self.credit_epoch,
             records,
             bytes,
+            ..v1::ConsumeCredit::default()
         };
         self.send(consume_up::Item::Credit(credit)).await;
     }
@@ -211,6 +212,7 @@ impl Consumer {
             kind: kind as i32,
             want_receipt: true,
             state_epoch,
+            ..v1::AckRecords::default()
         };
         self.send(consume_up::Item::Ack(ack)).await;
     }

@@ -117,12 +117,12 @@ async fn second_consumer_is_refused_and_one_that_takes_over_ends_the_first() {
         ..attach(&topic, "s")
     };
     assert_eq!(second.refused(other).await, "SUBSCRIPTION_EXISTS");
-    let queue = v1::Attach {
-        r#type: v1::SubscriptionType::Queue as i32,
+    let stream = v1::Attach {
+        r#type: v1::SubscriptionType::Stream as i32,
         lane: 3,
         ..attach(&topic, "q")
     };
-    assert_eq!(second.refused(queue).await, "UNSUPPORTED_TYPE");
+    assert_eq!(second.refused(stream).await, "UNSUPPORTED_TYPE");
 }
 
 #[tokio::test]
@@ -188,6 +188,7 @@ async fn units_are_sent_only_with_credit_in_records_and_bytes() {
         credit_epoch: consumer.credit_epoch + 1,
         records: 1_000,
         bytes: 1_000,
+        ..v1::ConsumeCredit::default()
     };
     consumer.send(consume_up::Item::Credit(stale)).await;
     consumer.quiet(short).await;

@@ -309,7 +309,10 @@ async fn hold_is_changed_for_every_cursor_and_stays_so_over_a_kill() {
     let request = |name: &str, hold| v1::UpdateSubscriptionRequest {
         subscription: name.to_owned(),
         topic: "t".to_owned(),
-        policies: Some(v1::SubscriptionPolicies { hold }),
+        policies: Some(v1::SubscriptionPolicies {
+            hold,
+            ..Default::default()
+        }),
     };
     let counts = async |world: &World| cursor(world, "s").await.backlog_used_percent.is_some();
     assert!(counts(&world).await);

@@ -18,4 +18,5 @@ mod quotas;
 mod reading;
 mod room;
 mod session;
+mod sharing;
 mod world;

@@ -235,7 +235,10 @@ async fn held_backlog_is_only_reported_and_one_that_does_not_hold_is_not() {
         topic: "t".to_owned(),
         r#type: v1::SubscriptionType::Exclusive as i32,
         start: Some(earliest()),
-        policies: Some(v1::SubscriptionPolicies { hold: Some(false) }),
+        policies: Some(v1::SubscriptionPolicies {
+            hold: Some(false),
+            ..Default::default()
+        }),
     };
     world.subscriptions().create(loose).await.unwrap();
     store(&world, &topic, 100).await;

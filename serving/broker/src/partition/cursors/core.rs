@@ -1,6 +1,6 @@
 //! The state machine: who consumes, and what changes of the cursors are under way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::kept::Kept;
 use super::lane::{ConsumerId, CursorAnswer, CursorMove, LaneView, MoveCommand, Moved, Stand};
 use super::pending::Pending;
 use super::seat::{Consumer, Grace, Seat};
-use crate::state::{Change, CursorDelta, Cursors, NewCursor, OffsetRange};
+use crate::state::{Change, Cursor, CursorDelta, Cursors, NewCursor, OffsetRange};
 use crate::subscriptions::SubscriptionKind;
 
 /// Acks are taken from a consumer that yields for this long (serving.md B5).
@@ -83,6 +83,10 @@ pub(crate) struct CursorCore<T> {
     pub(super) kept: Kept,
     pub(super) answers: Vec<(T, Result<CursorAnswer, Fault>)>,
     pub(super) mutation: Mutation,
+    /// Cursors that a dispatcher has: it alone changes them.
+    pub(super) shared: BTreeSet<SubscriptionId>,
+    /// Their deltas that are durable now.
+    pub(super) shared_written: Vec<(SubscriptionId, u64)>,
     /// The last views of consumers that are none any more.
     ended: Vec<(ConsumerId, LaneView)>,
 }
@@ -106,6 +110,8 @@ impl<T> CursorCore<T> {
             kept: Kept::default(),
             answers: Vec::new(),
             mutation: Mutation::default(),
+            shared: BTreeSet::new(),
+            shared_written: Vec::new(),
             ended: Vec::new(),
         }
     }
@@ -175,10 +181,7 @@ impl<T> CursorCore<T> {
     pub(crate) fn remove(&mut self, id: SubscriptionId, force: bool, ticket: T, now: TimestampMs) {
         let attached = self.seats.get(&id).map_or(0, |seat| seat.consumers.len());
         if attached > 0 && !force {
-            let why =
-                format!("{attached} consumers are attached; stop them, or delete with `--force`");
-            let fault = Fault::new(Reason::PreconditionFailed, why);
-            self.answers.push((ticket, Err(fault)));
+            self.answers.push((ticket, Err(self::attached(attached))));
             return;
         }
         self.drop_cursor(id, now);
@@ -189,16 +192,14 @@ impl<T> CursorCore<T> {
         if self.accepted.get(id).is_none() {
             return;
         }
-        let why = Fault::new(
-            Reason::SubscriptionNotFound,
-            "the subscription was deleted, or deleted and made again",
-        );
+        let why = deleted();
         if let Some(seat) = self.seats.get(&id) {
             let all: Vec<_> = seat.consumers.keys().copied().collect();
             for consumer in all {
                 self.end(consumer, why.clone(), now);
             }
         }
+        self.shared.remove(&id);
         self.accepted.apply_change(id, &Change::Removed);
         self.gathering.remove(id);
         self.gathered(now, true);
@@ -214,12 +215,7 @@ impl<T> CursorCore<T> {
         now: TimestampMs,
     ) -> Result<(ConsumerId, LaneView), Fault> {
         let id = new.subscription;
-        let durable = !self.gathering.has_made(id)
-            && !self
-                .in_flight
-                .as_ref()
-                .is_some_and(|flight| flight.pending.has_made(id));
-        if self.accepted.get(id).is_none() || !durable {
+        if self.durable(id).is_none() {
             let why = "the subscription has no cursor on this partition";
             return Err(Fault::new(Reason::SubscriptionNotFound, why));
         }
@@ -269,6 +265,14 @@ impl<T> CursorCore<T> {
         let entry = entry.expect("it was inserted above");
         entry.dirty = false;
         Ok((consumer, entry.view.clone()))
+    }
+
+    /// A cursor that is durable, with all that was taken of it.
+    pub(crate) fn durable(&self, id: SubscriptionId) -> Option<&Cursor> {
+        let flight = self.in_flight.as_ref();
+        let making =
+            self.gathering.has_made(id) || flight.is_some_and(|flight| flight.pending.has_made(id));
+        self.accepted.get(id).filter(|_| !making)
     }
 
     fn make_way(&mut self, new: &NewConsumer, now: TimestampMs) -> Result<(), Fault> {
@@ -448,7 +452,7 @@ impl<T> CursorCore<T> {
     }
 
     /// An answer that comes when all that was taken of this cursor is durable.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &mut self,
         id: SubscriptionId,
         ticket: T,
@@ -487,4 +491,16 @@ impl<T> CursorCore<T> {
         let flight = self.in_flight.as_ref()?;
         Some((self.applied + 1, flight.pending.delta(at)))
     }
+}
+
+/// Consumers keep a subscription from being deleted.
+pub(super) fn attached(consumers: usize) -> Fault {
+    let why = format!("{consumers} consumers are attached; stop them, or delete with `--force`");
+    Fault::new(Reason::PreconditionFailed, why)
+}
+
+/// The end of a subscription's consumers.
+pub(super) fn deleted() -> Fault {
+    let why = "the subscription was deleted, or deleted and made again";
+    Fault::new(Reason::SubscriptionNotFound, why)
 }

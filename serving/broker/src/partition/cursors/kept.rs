@@ -48,7 +48,7 @@ impl<T> CursorCore<T> {
         self.kept.log_start = log_start;
         let below = self.accepted.iter();
         let below: Vec<_> = below
-            .filter(|(_, cursor)| cursor.base < log_start)
+            .filter(|(id, cursor)| cursor.base < log_start && !self.shared.contains(id))
             .map(|(id, _)| id)
             .collect();
         for id in below {
@@ -61,6 +61,11 @@ impl<T> CursorCore<T> {
                 now,
             );
         }
+    }
+
+    /// As [`Kept::from`].
+    pub(crate) fn kept_from(&self) -> Offset {
+        self.kept.from()
     }
 
     /// What was last heard of the log's start.

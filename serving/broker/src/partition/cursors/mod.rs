@@ -14,7 +14,7 @@
 //!    grace.
 //!
 //! Reading order: `lane` (what a consumer sees), `seat` (the consumers of one cursor), `pending` (what is not durable yet), `core`,
-//! `acks`, `written`, `kept` (cursors and trims).
+//! `acks`, `written`, `kept` (cursors and trims), `shared` (cursors of dispatchers).
 
 mod acks;
 mod core;
@@ -22,6 +22,7 @@ mod kept;
 mod lane;
 mod pending;
 mod seat;
+mod shared;
 mod task_side;
 #[cfg(test)]
 mod tests;
@@ -34,5 +35,5 @@ pub(crate) use lane::{AckCommand, CursorAnswer, MoveCommand};
 pub use lane::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, CursorMove, LaneView, Moved, Stand,
 };
-pub(crate) use task_side::{CursorCommand, CursorTask, LaneDoor, Sent, refuse_late};
+pub(crate) use task_side::{CursorCommand, CursorTask, CursorTicket, LaneDoor, Sent, refuse_late};
 pub use view::{ConsumerView, CursorView};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use hulse_proto::id::{Offset, SubscriptionId};
 use hulse_proto::time::TimestampMs;
 
+use serving_dispatch::Mark;
+
 use super::lane::{CursorAnswer, CursorMove};
 use crate::state::{Change, CursorDelta, NewCursor, OffsetRange, OffsetRanges};
 
@@ -18,6 +20,8 @@ pub(super) struct Pending<T> {
     waiting: Vec<(T, CursorAnswer)>,
     /// Ranges of the acks that wait.
     ranges: usize,
+    /// Deltas of dispatchers that are in here, by their numbers.
+    shared: Vec<(SubscriptionId, u64)>,
 }
 
 /// What a delta will say of one cursor, in this order.
@@ -31,6 +35,8 @@ struct PendingCursor {
     acked: bool,
     hold: Option<bool>,
     evicted: u64,
+    marks: Vec<(OffsetRange, Mark)>,
+    letters: Option<u64>,
 }
 
 impl<T> Default for Pending<T> {
@@ -40,6 +46,7 @@ impl<T> Default for Pending<T> {
             groups: Vec::new(),
             waiting: Vec::new(),
             ranges: 0,
+            shared: Vec::new(),
         }
     }
 }
@@ -115,6 +122,8 @@ impl<T> Pending<T> {
             cursor.to = Offset(0);
             cursor.ranges = OffsetRanges::default();
             cursor.acked = false;
+            cursor.marks.clear();
+            cursor.letters = None;
         } else if let Some((before, _)) = cursor.moved {
             // A skip behind a seek is a seek to where the skip leads.
             goal.to = goal.to.max(before.to);
@@ -154,10 +163,47 @@ impl<T> Pending<T> {
         self.cursors.entry(id).or_default().evicted += records;
     }
 
+    /// A delta of a dispatcher, in its order.
+    pub(super) fn share(&mut self, id: SubscriptionId, seq: u64, changes: Vec<Change>) {
+        self.shared.push((id, seq));
+        for change in changes {
+            match change {
+                Change::Moved {
+                    base, state_epoch, ..
+                } => {
+                    let keep_acked = false;
+                    let goal = CursorMove {
+                        to: base,
+                        keep_acked,
+                    };
+                    self.move_to(id, goal, state_epoch);
+                }
+                Change::Marked(marks) => {
+                    let cursor = self.cursors.entry(id).or_default();
+                    cursor.marks.extend(marks);
+                }
+                Change::Acked { ranges, .. } => {
+                    ranges.into_iter().for_each(|range| self.ack(id, range));
+                }
+                Change::Letters(next) => {
+                    self.cursors.entry(id).or_default().letters = Some(next);
+                }
+                // A dispatcher says nothing else.
+                Change::Made(_) | Change::Removed | Change::Hold(_) | Change::Evicted(_) => {}
+            }
+        }
+    }
+
+    /// Deltas of dispatchers that are in here; none afterwards.
+    pub(super) fn take_shared(&mut self) -> Vec<(SubscriptionId, u64)> {
+        std::mem::take(&mut self.shared)
+    }
+
     /// About how long its delta is.
     pub(super) fn bytes(&self) -> usize {
-        let ranges = self.cursors.values().map(|cursor| cursor.ranges.len() * 16);
-        ranges.sum::<usize>() + self.cursors.len() * 64
+        let each = self.cursors.values();
+        let each = each.map(|cursor| cursor.ranges.len() * 16 + cursor.marks.len() * 36);
+        each.sum::<usize>() + self.cursors.len() * 64
     }
 
     /// The delta. `at` is the owner's clock.
@@ -179,6 +225,9 @@ impl<T> Pending<T> {
                     keep_acked,
                 });
             }
+            if !cursor.marks.is_empty() {
+                say(Change::Marked(cursor.marks.clone()));
+            }
             if cursor.acked {
                 say(Change::Acked {
                     at,
@@ -188,6 +237,9 @@ impl<T> Pending<T> {
             }
             if let Some(hold) = cursor.hold {
                 say(Change::Hold(hold));
+            }
+            if let Some(next) = cursor.letters {
+                say(Change::Letters(next));
             }
             if cursor.evicted > 0 {
                 say(Change::Evicted(cursor.evicted));
@@ -211,6 +263,9 @@ impl<T> Pending<T> {
             if let Some((goal, state_epoch)) = newer.moved {
                 self.move_to(id, goal, state_epoch);
             }
+            let cursor = self.cursors.entry(id).or_default();
+            cursor.marks.extend(newer.marks);
+            cursor.letters = newer.letters.or(cursor.letters);
             if newer.acked {
                 self.ack_to(id, newer.to);
                 for range in newer.ranges.iter() {
@@ -226,6 +281,7 @@ impl<T> Pending<T> {
         }
         self.groups.extend(later.groups);
         self.ranges += later.ranges;
+        self.shared.extend(later.shared);
         self.waiting.extend(later.waiting);
     }
 }

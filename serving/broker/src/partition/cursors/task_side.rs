@@ -13,9 +13,10 @@ use hulse_proto::time::TimestampMs;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::core::{CursorCore, NewConsumer};
+use super::core::{CursorCore, NewConsumer, attached, deleted};
 use super::lane::{AckCommand, ConsumerId, CursorAnswer, LaneView, MoveCommand};
 use super::view::CursorView;
+use crate::partition::sharing::{ShareCommand, Shares};
 use crate::partition::snapshots::{SnapshotError, StateWriter};
 use crate::partition::task::{Boxed, Task};
 use crate::state::{
@@ -57,6 +58,7 @@ pub(crate) enum CursorCommand {
         answer: oneshot::Sender<Result<LaneDoor, Fault>>,
     },
     Ack(AckCommand, CursorTicket),
+    Share(ShareCommand),
     Skipped(ConsumerId, OffsetRange),
     Yielded(ConsumerId),
     Detach(ConsumerId),
@@ -97,8 +99,10 @@ type DeltaWork = Boxed<(StateWriter, Result<(), SnapshotError>)>;
 
 /// What the task holds for its cursors.
 pub(crate) struct CursorTask {
-    core: CursorCore<CursorTicket>,
+    pub(crate) core: CursorCore<CursorTicket>,
     lanes: BTreeMap<ConsumerId, Lane>,
+    /// Dispatchers.
+    pub(crate) shares: Shares,
     /// The delta that is being written.
     pub(crate) work: Option<DeltaWork>,
     writing: Option<(u64, CursorDelta)>,
@@ -108,7 +112,7 @@ pub(crate) struct CursorTask {
     pub(crate) until: Option<Boxed<()>>,
     until_at: Option<TimestampMs>,
     /// Something happened: views and answers are to be given out.
-    touched: bool,
+    pub(crate) touched: bool,
     failing: bool,
 }
 
@@ -117,6 +121,7 @@ impl CursorTask {
         Self {
             core,
             lanes: BTreeMap::new(),
+            shares: Shares::default(),
             work: None,
             writing: None,
             snapshot_due: false,
@@ -147,7 +152,8 @@ impl CursorTask {
 
     /// True when nothing of them is under way, and nothing is due at a time of its own.
     pub(crate) fn is_idle(&self) -> bool {
-        self.work.is_none() && self.until.is_none() && !self.touched && !self.snapshot_due
+        let idle = self.work.is_none() && self.until.is_none() && !self.touched;
+        idle && !self.snapshot_due && self.shares.is_idle()
     }
 }
 
@@ -174,13 +180,18 @@ impl Task {
                 core.make(id, new, answer, now);
             }
             CursorCommand::Hold { id, hold, answer } => core.hold(id, hold, answer, now),
-            CursorCommand::Remove { id, force, answer } => core.remove(id, force, answer, now),
+            CursorCommand::Remove { id, force, answer } => self.remove(id, force, answer, now),
+            CursorCommand::Share(command) => self.share_command(command),
             CursorCommand::Move(_, answer) | CursorCommand::Ack(_, answer) if !core.has_room() => {
                 let why = "too many acks and moves wait to become durable; send again later";
                 // Who asked may have gone.
                 let _ = answer.send(Err(Fault::new(Reason::Overloaded, why)));
             }
-            CursorCommand::Move(command, answer) => core.move_to(command, answer, now),
+            CursorCommand::Move(command, answer) => {
+                if let Some(answer) = self.move_share(command, answer, now) {
+                    self.cursors.core.move_to(command, answer, now);
+                }
+            }
             CursorCommand::Groups(delta, answer) => core.groups(delta, answer, now),
             CursorCommand::GroupsNow(answer) => {
                 // Who asked may have gone.
@@ -209,13 +220,25 @@ impl Task {
                 self.cursors.look_at_lanes();
                 let offsets = self.shown.offsets();
                 let confirmed = &self.core.state().meta;
-                let views = self
-                    .cursors
-                    .core
-                    .views(confirmed, only, ranges_max, offsets);
+                let core = &self.cursors.core;
+                let mut views = core.views(confirmed, only, ranges_max, offsets);
+                self.cursors.shares.view(&mut views);
                 // Who asked may have gone.
                 let _ = answer.send(views);
             }
+        }
+    }
+
+    fn remove(&mut self, id: SubscriptionId, force: bool, answer: CursorTicket, now: TimestampMs) {
+        let sharers = self.cursors.shares.sharers(id);
+        if sharers > 0 && !force {
+            // Who asked may have gone.
+            let _ = answer.send(Err(attached(sharers)));
+            return;
+        }
+        self.cursors.core.remove(id, force, answer, now);
+        if !self.cursors.core.is_known(id) {
+            self.end_share(id, &deleted());
         }
     }
 
@@ -265,11 +288,14 @@ impl Task {
             let now = self.clock.now_ms();
             self.cursors.look_at_lanes();
             self.cursors.core.trimmed(log_start, now);
+            self.trim_shares(log_start, now);
             self.cursors.touched = true;
         }
+        self.cursors.touched |= self.shares_are_behind();
         if !std::mem::take(&mut self.cursors.touched) {
             return;
         }
+        self.pump_shares();
         self.begin_state_work();
         self.show_views();
         self.answer_cursors();
@@ -278,7 +304,7 @@ impl Task {
         let core = &self.cursors.core;
         // Without the writer nothing can be begun; it touches everything when it comes home.
         let write = core.due_at().filter(|_| self.state_writer.is_some());
-        let due = [write, core.next_grace()];
+        let due = [write, core.next_grace(), self.cursors.shares.next_due()];
         let due = due.into_iter().flatten().min();
         if due != self.cursors.until_at {
             self.cursors.until_at = due;
@@ -371,6 +397,8 @@ impl Task {
                 self.cursors.failing = false;
                 self.core.apply_meta(number, &delta);
                 self.cursors.core.written(now);
+                let shared = self.cursors.core.shared_written();
+                self.shares_written(shared);
                 Ok(())
             }
             (Ok(()), None) => Ok(()),
@@ -428,6 +456,7 @@ impl Task {
     /// The partition ends here: whoever waits hears why, and lanes find their ties cut.
     pub(crate) fn fail_cursors(&mut self, why: &Fault) {
         self.cursors.core.fail(why);
+        self.fail_shares(why);
         self.answer_cursors();
         self.cursors.lanes.clear();
     }
@@ -447,7 +476,14 @@ pub(crate) fn refuse_late(command: CursorCommand, why: &Fault) {
         CursorCommand::Attach { answer, .. } => {
             let _ = answer.send(Err(crate::partition::refusing::not_applied(why)));
         }
-        CursorCommand::Skipped(..)
+        CursorCommand::Share(ShareCommand::Attach { answer, .. }) => {
+            let _ = answer.send(Err(crate::partition::refusing::not_applied(why)));
+        }
+        CursorCommand::Share(ShareCommand::Say(_, _, answer)) => {
+            let _ = answer.send(Err(crate::partition::refusing::not_applied(why)));
+        }
+        CursorCommand::Share(ShareCommand::Grant { .. } | ShareCommand::Leave(..))
+        | CursorCommand::Skipped(..)
         | CursorCommand::Yielded(_)
         | CursorCommand::Detach(_)
         | CursorCommand::GroupsNow(_)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hulse_proto::id::{Offset, SubscriptionId};
 use hulse_proto::time::TimestampMs;
+use serving_dispatch::Stats;
 
 use super::acks::ACK_RANGES_MAX;
 use super::core::CursorCore;
@@ -45,6 +46,8 @@ pub struct CursorView {
     pub crowded: bool,
     /// Acks cannot be made durable now.
     pub acks_wait: bool,
+    /// QUEUE and KEYED, since their first consumer came: how its records are shared out.
+    pub sharing: Option<Stats>,
 }
 
 /// A consumer.
@@ -101,6 +104,7 @@ impl<T> CursorCore<T> {
                 consumers: seat.map_or_else(Vec::new, |seat| self.consumers_of(subscription, seat)),
                 crowded: cursor.acked().len() >= ACK_RANGES_MAX,
                 acks_wait: self.trouble.is_some(),
+                sharing: None,
             }
         });
         views.collect()

@@ -76,6 +76,7 @@ impl<T> CursorCore<T> {
         self.trouble = None;
         self.failures = 0;
         self.tell_wait(None);
+        self.shared_written.extend(pending.take_shared());
         for id in pending.moved() {
             if !self.gathering.has_moved(id)
                 && let (Some(seat), Some(cursor)) = (self.seats.get_mut(&id), self.accepted.get(id))

@@ -10,6 +10,8 @@
 //! | 3 removed | |
 //! | 4 hold | hold u8 |
 //! | 5 evicted | records u64 |
+//! | 6 marked | count u32, marks (first u64, end u64, failed u16, why u8, letter u8, sequence u64, not before i64) |
+//! | 7 letters | sequence of the next one u64 |
 //! | 16 groups | length u32, a delta of the groups of a coordinator shard; the uuid is nil |
 //!
 //! Little-endian.
@@ -21,6 +23,8 @@ use hulse_proto::id::{Offset, SubscriptionId};
 use hulse_proto::time::TimestampMs;
 use uuid::Uuid;
 
+use serving_dispatch::{Letter, Mark, Why};
+
 use super::cursor::NewCursor;
 use super::ranges::OffsetRange;
 use crate::state::record::{RecordError, need};
@@ -29,6 +33,8 @@ use crate::state::record::{RecordError, need};
 const GROUPS: u8 = 16;
 /// Bytes of a range.
 const RANGE_BYTES: usize = 16;
+/// Bytes of a mark and its range.
+const MARK_BYTES: usize = RANGE_BYTES + 20;
 
 /// Changes that become durable together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -67,6 +73,10 @@ pub enum Change {
     Evicted(u64),
     /// Of no cursor: the groups of a coordinator shard (ARCHITECTURE D8).
     Groups(Arc<serving_groups::Delta>),
+    /// These records came back; disjoint.
+    Marked(Vec<(OffsetRange, Mark)>),
+    /// Sequence of the next dead letter.
+    Letters(u64),
 }
 
 impl CursorDelta {
@@ -78,7 +88,8 @@ impl CursorDelta {
             Change::Moved { .. } => 21,
             Change::Removed => 0,
             Change::Hold(_) => 1,
-            Change::Evicted(_) => 8,
+            Change::Evicted(_) | Change::Letters(_) => 8,
+            Change::Marked(marks) => 4 + marks.len() * MARK_BYTES,
             Change::Groups(delta) => 4 + delta.encode().len(),
         }
     }
@@ -95,6 +106,8 @@ impl CursorDelta {
                 Change::Hold(_) => 4,
                 Change::Evicted(_) => 5,
                 Change::Groups(_) => GROUPS,
+                Change::Marked(_) => 6,
+                Change::Letters(_) => 7,
             };
             out.put_u8(kind);
             out.put_slice(id.0.as_bytes());
@@ -123,7 +136,8 @@ impl CursorDelta {
                 }
                 Change::Removed => {}
                 Change::Hold(hold) => out.put_u8((*hold).into()),
-                Change::Evicted(records) => out.put_u64_le(*records),
+                Change::Evicted(number) | Change::Letters(number) => out.put_u64_le(*number),
+                Change::Marked(marks) => put_marks(&mut out, marks.len(), marks.iter().copied()),
                 Change::Groups(delta) => {
                     let bytes = delta.encode();
                     out.put_u32_le(bytes.len() as u32);
@@ -183,6 +197,11 @@ fn decode_change(kind: u8, bytes: &mut &[u8]) -> Result<Change, RecordError> {
         5 => {
             need(bytes, 8)?;
             Change::Evicted(bytes.get_u64_le())
+        }
+        6 => Change::Marked(get_marks(bytes)?),
+        7 => {
+            need(bytes, 8)?;
+            Change::Letters(bytes.get_u64_le())
         }
         GROUPS => {
             need(bytes, 4)?;
@@ -262,4 +281,67 @@ pub(super) fn get_ranges(bytes: &mut &[u8]) -> Result<Vec<OffsetRange>, RecordEr
         ranges.push(range);
     }
     Ok(ranges)
+}
+
+pub(super) fn put_marks(
+    out: &mut BytesMut,
+    count: usize,
+    marks: impl Iterator<Item = (OffsetRange, Mark)>,
+) {
+    out.put_u32_le(count as u32);
+    for (range, mark) in marks {
+        out.put_u64_le(range.first.0);
+        out.put_u64_le(range.end.0);
+        out.put_u16_le(mark.failed);
+        out.put_u8(match mark.why {
+            Why::None => 0,
+            Why::Rejected => 1,
+            Why::LockExpired => 2,
+            Why::Crashed => 3,
+        });
+        let (letter, sequence) = match mark.letter {
+            Letter::None => (0, 0),
+            Letter::Wanted => (1, 0),
+            Letter::Numbered(sequence) => (2, sequence),
+        };
+        out.put_u8(letter);
+        out.put_u64_le(sequence);
+        out.put_i64_le(mark.retry_at);
+    }
+}
+
+pub(super) fn get_marks(bytes: &mut &[u8]) -> Result<Vec<(OffsetRange, Mark)>, RecordError> {
+    need(bytes, 4)?;
+    let count = bytes.get_u32_le() as usize;
+    need(bytes, count.saturating_mul(MARK_BYTES))?;
+    let mut marks = Vec::with_capacity(count);
+    let wrong = |field, found| Err(RecordError::Field { field, found });
+    for _ in 0..count {
+        let range = OffsetRange::new(bytes.get_u64_le(), bytes.get_u64_le());
+        if range.is_empty() {
+            return wrong("end of a marked range", range.end.0);
+        }
+        let failed = bytes.get_u16_le();
+        let why = match bytes.get_u8() {
+            0 => Why::None,
+            1 => Why::Rejected,
+            2 => Why::LockExpired,
+            3 => Why::Crashed,
+            other => return wrong("reason of a mark", other.into()),
+        };
+        let letter = match (bytes.get_u8(), bytes.get_u64_le()) {
+            (0, 0) => Letter::None,
+            (1, 0) => Letter::Wanted,
+            (2, sequence) => Letter::Numbered(sequence),
+            (other, _) => return wrong("letter of a mark", other.into()),
+        };
+        let mark = Mark {
+            failed,
+            why,
+            letter,
+            retry_at: bytes.get_i64_le(),
+        };
+        marks.push((range, mark));
+    }
+    Ok(marks)
 }

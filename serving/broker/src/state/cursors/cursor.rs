@@ -5,6 +5,8 @@ use std::sync::Arc;
 use hulse_proto::id::Offset;
 use hulse_proto::time::TimestampMs;
 
+use serving_dispatch::{Mark, Marks, QueueState};
+
 use super::ranges::{OffsetRange, OffsetRanges};
 
 /// A cursor when it is made. Its start is resolved once, to an offset (serving.md B2.12).
@@ -38,6 +40,10 @@ pub struct Cursor {
     /// Records that were given up, since it was made, because it kept too much.
     pub evicted: u64,
     pub(super) acked: OffsetRanges,
+    /// QUEUE and KEYED: what is known of records that came back.
+    pub(super) marks: Marks,
+    /// QUEUE and KEYED: sequence of the next dead letter.
+    pub(super) letters: u64,
 }
 
 impl Cursor {
@@ -51,7 +57,30 @@ impl Cursor {
             acked_at: 0,
             evicted: 0,
             acked: OffsetRanges::default(),
+            marks: Marks::default(),
+            letters: 0,
         }
+    }
+
+    /// What a dispatcher begins with.
+    pub fn queue_state(&self) -> QueueState {
+        QueueState {
+            base: self.base,
+            acked: self.acked.iter().collect(),
+            marks: self.marks.clone(),
+            state_epoch: self.state_epoch,
+            letters: self.letters,
+        }
+    }
+
+    /// Something is known of records that came back.
+    pub(super) fn is_marked(&self) -> bool {
+        self.letters > 0 || !self.marks.is_empty()
+    }
+
+    /// What is known of records that came back.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// Processed above the base.
@@ -68,6 +97,7 @@ impl Cursor {
         let new = end.0 - self.base.0 - known;
         self.base = end;
         self.close_up();
+        self.marks.clear(OffsetRange::new(0, self.base.0));
         new
     }
 
@@ -78,14 +108,28 @@ impl Cursor {
             end: range.end,
         };
         let new = self.acked.insert(above);
+        self.marks.clear(above);
         self.close_up();
         new
+    }
+
+    /// These have this mark from now on, as far as they are not processed.
+    pub(super) fn mark(&mut self, range: OffsetRange, mark: Mark) {
+        let above = OffsetRange {
+            first: range.first.max(self.base),
+            end: range.end,
+        };
+        for piece in self.acked.missing(above) {
+            self.marks.set(piece, mark);
+        }
     }
 
     /// Goes to `base`; nothing above it is processed any more.
     pub(super) fn move_to(&mut self, base: Offset, state_epoch: u32) {
         self.base = base;
         self.acked = OffsetRanges::default();
+        self.marks = Marks::default();
+        self.letters = 0;
         self.state_epoch = state_epoch;
     }
 

@@ -3,27 +3,7 @@
 use std::collections::BTreeMap;
 
 use hulse_proto::id::Offset;
-
-/// Offsets from `first` up to, and without, `end`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OffsetRange {
-    /// The first.
-    pub first: Offset,
-    /// Exclusive.
-    pub end: Offset,
-}
-
-impl OffsetRange {
-    /// How many offsets; 0 for one that is upside down.
-    pub fn len(&self) -> u64 {
-        self.end.0.saturating_sub(self.first.0)
-    }
-
-    /// Holds none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
+pub use serving_dispatch::OffsetRange;
 
 /// Disjoint ranges that do not touch, in order, and how many offsets they hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,17 +2,21 @@
 //!
 //! Bytes in a snapshot: count u32, then of each: uuid 16, hold u8, base u64, state epoch u32, made at i64, acked at i64, length of
 //! the name u16, the name, count u32, ranges (first u64, end u64). Then, if any has lost records to a quota: count u32, and of each that
-//! has: uuid 16, records u64. Little-endian. No bytes at all: no cursors. A coordinator shard has the count of those that lost records in
-//! any case, and behind it the snapshot of its groups.
+//! has: uuid 16, records u64. Then, if any has marks or dead letters: count u32, and of each that has: uuid 16, sequence of the next letter
+//! u64, count u32, marks as in a delta. Then, of a coordinator shard, the snapshot of its groups. A part is there, too, where a later one
+//! is. Little-endian. No bytes at all: nothing of it.
 
 use std::collections::BTreeMap;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hulse_proto::id::{Offset, SubscriptionId};
+use serving_dispatch::Marks;
 use serving_groups::ShardState;
 use uuid::Uuid;
 
-use super::change::{Change, CursorDelta, flag, get_name, get_ranges, put_name, put_ranges};
+use super::change::{
+    Change, CursorDelta, flag, get_marks, get_name, get_ranges, put_marks, put_name, put_ranges,
+};
 use super::cursor::Cursor;
 use crate::state::meta::MetaState;
 use crate::state::record::{RecordError, need};
@@ -49,6 +53,34 @@ impl Cursors {
             }
         }
         Ok(())
+    }
+
+    /// What stands behind that.
+    fn decode_marks(&mut self, bytes: &mut &[u8]) -> Result<(), RecordError> {
+        need(bytes, 4)?;
+        for _ in 0..bytes.get_u32_le() {
+            need(bytes, 24)?;
+            let id = SubscriptionId(Uuid::from_u128(bytes.get_u128()));
+            let letters = bytes.get_u64_le();
+            let marks = get_marks(bytes)?;
+            if let Some(cursor) = self.0.get_mut(&id) {
+                cursor.letters = letters;
+                for (range, mark) in marks {
+                    cursor.mark(range, mark);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_marks(&self, out: &mut BytesMut) {
+        let marked = self.0.iter().filter(|(_, cursor)| cursor.is_marked());
+        out.put_u32_le(marked.clone().count() as u32);
+        for (id, cursor) in marked {
+            out.put_slice(id.0.as_bytes());
+            out.put_u64_le(cursor.letters);
+            put_marks(out, cursor.marks.len(), cursor.marks.iter());
+        }
     }
 
     pub(crate) fn get_mut(&mut self, id: SubscriptionId) -> Option<&mut Cursor> {
@@ -126,6 +158,12 @@ impl Cursors {
             }
             Change::Hold(hold) => cursor.hold = *hold,
             Change::Evicted(records) => cursor.evicted = cursor.evicted.saturating_add(*records),
+            Change::Marked(marks) => {
+                for (range, mark) in marks {
+                    cursor.mark(*range, *mark);
+                }
+            }
+            Change::Letters(next) => cursor.letters = *next,
         }
     }
 }
@@ -169,14 +207,19 @@ impl MetaState for Cursors {
         }
         let evicted = self.0.iter().filter(|(_, cursor)| cursor.evicted > 0);
         let count = evicted.clone().count();
-        if count > 0 || !self.1.is_empty() {
+        let marked = self.0.values().any(Cursor::is_marked);
+        let groups = !self.1.is_empty();
+        if count > 0 || marked || groups {
             out.put_u32_le(count as u32);
             for (id, cursor) in evicted {
                 out.put_slice(id.0.as_bytes());
                 out.put_u64_le(cursor.evicted);
             }
         }
-        if !self.1.is_empty() {
+        if marked || groups {
+            self.encode_marks(&mut out);
+        }
+        if groups {
             out.put_slice(&self.1.encode());
         }
         out.freeze()
@@ -205,11 +248,16 @@ impl MetaState for Cursors {
                 acked_at,
                 evicted: 0,
                 acked,
+                marks: Marks::default(),
+                letters: 0,
             };
             all.0.insert(id, cursor);
         }
         if !bytes.is_empty() {
             all.decode_evicted(&mut bytes)?;
+        }
+        if !bytes.is_empty() {
+            all.decode_marks(&mut bytes)?;
         }
         if !bytes.is_empty() {
             all.1 = ShardState::decode(bytes)?;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use hulse_proto::id::{Offset, OwnerEpoch, PartitionId, SubscriptionId, TopicId};
 use proptest::prelude::*;
+use serving_dispatch::{Letter, Mark, Why};
 use uuid::Uuid;
 
 use super::*;
@@ -19,6 +20,22 @@ fn range(first: u64, end: u64) -> OffsetRange {
 
 fn id(number: u8) -> SubscriptionId {
     SubscriptionId(Uuid::from_u128(u128::from(number)))
+}
+
+fn mark() -> impl Strategy<Value = Mark> {
+    let why = [Why::None, Why::Rejected, Why::LockExpired, Why::Crashed];
+    let letter = prop_oneof![
+        3 => Just(Letter::None),
+        1 => Just(Letter::Wanted),
+        1 => any::<u64>().prop_map(Letter::Numbered),
+    ];
+    let why = prop::sample::select(why.to_vec());
+    (0..4_u16, why, letter, -1..9_i64).prop_map(|(failed, why, letter, retry_at)| Mark {
+        failed,
+        why,
+        letter,
+        retry_at,
+    })
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -45,6 +62,11 @@ fn change() -> impl Strategy<Value = Change> {
         1 => any::<bool>().prop_map(Change::Hold),
         1 => (0..9_u64).prop_map(Change::Evicted),
         1 => (0..9_u64).prop_map(groups),
+        1 => (0..9_u64).prop_map(Change::Letters),
+        3 => prop::collection::vec((0..60_u64, 1..9_u64, mark()), 1..4).prop_map(|marks| {
+            let marks = marks.into_iter();
+            Change::Marked(marks.map(|(first, count, mark)| (range(first, first + count), mark)).collect())
+        }),
     ]
 }
 
@@ -100,7 +122,11 @@ fn model(model: &mut Model, of: SubscriptionId, change: &Change) {
                 acked.extend(0..base.0);
             }
         }
-        Change::Hold(_) | Change::Evicted(_) | Change::Groups(_) => {}
+        Change::Hold(_)
+        | Change::Evicted(_)
+        | Change::Groups(_)
+        | Change::Marked(_)
+        | Change::Letters(_) => {}
     }
 }
 
@@ -108,6 +134,14 @@ fn check(cursors: &Cursors, model: &Model) {
     assert_eq!(cursors.len(), model.len());
     for (of, cursor) in cursors.iter() {
         let acked = &model[&of];
+        for (range, mark) in cursor.marks().iter() {
+            assert!(!mark.is_empty());
+            let offsets = range.first.0..range.end.0;
+            assert!(
+                offsets.into_iter().all(|at| !acked.contains(&at)),
+                "a mark of what is processed"
+            );
+        }
         let base = (0..).find(|offset| !acked.contains(offset)).unwrap();
         assert_eq!(cursor.base, Offset(base), "base of {cursor:?}");
         let above: BTreeSet<u64> = acked.iter().copied().filter(|at| *at > base).collect();

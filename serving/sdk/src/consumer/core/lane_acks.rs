@@ -139,6 +139,7 @@ impl Lane {
                 kind: kind as i32,
                 want_receipt: true,
                 state_epoch: self.state_epoch,
+                ..v1::AckRecords::default()
             };
             out.sends.push((link.session, Item::Ack(records)));
         }

@@ -22,6 +22,7 @@ mod verdict;
 
 pub(super) use application::{Handed, Next, Place};
 pub(super) use consumer_core::{ConsumerCore, Due, Wanted};
+pub(super) use credit::{Amount, Credit};
 pub use event::{BlockedReason, ConsumerNote, SkipReason};
 pub(super) use event::{SessionId, Unit};
 pub use fate::Acknowledgement;

@@ -74,6 +74,7 @@ impl Session {
                 credit_epoch: self.credit_epoch,
                 records: amount.records.unsigned_abs(),
                 bytes: amount.bytes.unsigned_abs(),
+                lane: None,
             };
             out.sends.push((self.id, Item::Credit(credit)));
         }

@@ -1,0 +1,253 @@
+//! Shared subscriptions against the real server: work that is done once, over a kill, by several consumers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hulse_sdk::{Client, QueueConsumer, QueueMessage, Start};
+use tokio::time::timeout;
+
+use super::server::{Server, restarted};
+use super::subscriptions::{PATIENCE, backlog, client, send_batch};
+
+const PORT: u16 = 19_500;
+
+async fn share(client: &Client, topic: &str, name: &str) -> QueueConsumer {
+    let builder = client.queue_consumer(topic).subscription("s").name(name);
+    let builder = builder.start(Start::Earliest).receive_queue_records(200);
+    timeout(PATIENCE, builder.build()).await.unwrap().unwrap()
+}
+
+async fn next(consumer: &QueueConsumer) -> QueueMessage {
+    let next = timeout(PATIENCE, consumer.next()).await;
+    next.unwrap().unwrap().unwrap()
+}
+
+fn place(message: &QueueMessage) -> (u32, u64) {
+    (message.partition, message.offset.0)
+}
+
+/// What was handed out, and what has its receipt.
+#[derive(Default)]
+struct Seen {
+    handed: BTreeMap<(u32, u64), u32>,
+    receipted: BTreeSet<(u32, u64)>,
+}
+
+/// Acks each record by itself, waits for the receipt, and checks that no acked one comes.
+async fn work(consumer: QueueConsumer, seen: Arc<Mutex<Seen>>) {
+    while let Some(message) = consumer.next().await.unwrap() {
+        let at = place(&message);
+        {
+            let mut seen = seen.lock().unwrap();
+            assert!(!seen.receipted.contains(&at), "{at:?} was acked before");
+            *seen.handed.entry(at).or_default() += 1;
+        }
+        // One that is another's by now comes again.
+        if consumer.ack(&message).await.is_ok() {
+            seen.lock().unwrap().receipted.insert(at);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_consumers_share_all_records_over_a_kill_and_no_acked_one_comes_again() {
+    const RECORDS: u64 = 4_000;
+    let server = Server::start(PORT);
+    let client = client(&server.address());
+    client.admin().create_topic("jobs", 3).await.unwrap();
+    send_batch(&client, "jobs", RECORDS / 2).await;
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let (one, two) = (
+        share(&client, "jobs", "one").await,
+        share(&client, "jobs", "two").await,
+    );
+    let tasks: Vec<_> = [one.clone(), two.clone()]
+        .into_iter()
+        .map(|consumer| tokio::spawn(work(consumer, seen.clone())))
+        .collect();
+    let receipted = || seen.lock().unwrap().receipted.len() as u64;
+    while receipted() < RECORDS / 4 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut server = restarted(server).await;
+    send_batch(&client, "jobs", RECORDS / 2).await;
+    timeout(PATIENCE, async {
+        while receipted() < RECORDS {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap_or_else(|_| panic!("{} of {RECORDS} are acked", receipted()));
+    assert_eq!(backlog(&client.admin(), "jobs", "s").await, 0);
+    one.close().await.unwrap();
+    two.close().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.handed.len() as u64, RECORDS);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_are_returned_come_again_when_they_may_and_to_whom_is_there() {
+    let server = Server::start(PORT + 2);
+    let client = client(&server.address());
+    client.admin().create_topic("jobs", 1).await.unwrap();
+    send_batch(&client, "jobs", 3).await;
+    let one = share(&client, "jobs", "one").await;
+    let first = next(&one).await;
+    assert_eq!((first.offset.0, first.delivery_count()), (0, 1));
+    let began = tokio::time::Instant::now();
+    one.nack_after(&first, Duration::from_millis(500))
+        .await
+        .unwrap();
+    let (second, third) = (next(&one).await, next(&one).await);
+    one.ack(&second).await.unwrap();
+    one.release(&third).await.unwrap();
+    let again = next(&one).await;
+    assert_eq!((again.offset.0, again.delivery_count()), (2, 2));
+    let failed = next(&one).await;
+    assert_eq!((failed.offset.0, failed.delivery_count()), (0, 2));
+    assert!(began.elapsed() >= Duration::from_millis(500));
+    let twice = one.ack(&first).await;
+    assert!(twice.is_err(), "it has an answer already");
+    // What a consumer has when it closes is another's at once, and that counts for nothing.
+    one.close().await.unwrap();
+    let two = share(&client, "jobs", "two").await;
+    let left: BTreeSet<u64> = [next(&two).await, next(&two).await]
+        .map(|message| message.offset.0)
+        .into();
+    assert_eq!(left, BTreeSet::from([0, 2]));
+    two.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handler_takes_records_side_by_side_and_the_command_line_takes_the_rest() {
+    let server = Server::start(PORT + 4);
+    let client = client(&server.address());
+    client.admin().create_topic("jobs", 2).await.unwrap();
+    send_batch(&client, "jobs", 100).await;
+    let consumer = share(&client, "jobs", "one").await;
+    let running = Arc::new(Mutex::new((0_usize, 0_usize, 0_usize)));
+    let handled = running.clone();
+    let handling = tokio::spawn({
+        let consumer = consumer.clone();
+        async move {
+            let handler = |message: Arc<QueueMessage>| {
+                let running = handled.clone();
+                async move {
+                    {
+                        let mut all = running.lock().unwrap();
+                        all.0 += 1;
+                        all.1 = all.1.max(all.0);
+                    }
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    let mut all = running.lock().unwrap();
+                    all.0 -= 1;
+                    all.2 += 1;
+                    match message.delivery_count() {
+                        1 if message.offset.0 % 10 == 0 => Err("the first time never works"),
+                        _ => Ok(()),
+                    }
+                }
+            };
+            consumer.handle(8, handler).await
+        }
+    });
+    timeout(PATIENCE, async {
+        while backlog(&client.admin(), "jobs", "s").await > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+    consumer.close().await.unwrap();
+    handling.await.unwrap().unwrap();
+    let (_, most, handled) = *running.lock().unwrap();
+    assert!((2..=8).contains(&most), "{most} at a time");
+    assert_eq!(handled, 110, "each tenth twice");
+    send_batch(&client, "jobs", 20).await;
+    let consumed = server.hulse(&["consume", "jobs", "-s", "s", "--type", "queue", "-e"], "");
+    let text = String::from_utf8_lossy(&consumed.stdout).into_owned();
+    let lines: BTreeSet<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(lines, (0..20).collect::<BTreeSet<u64>>());
+    assert_eq!(backlog(&client.admin(), "jobs", "s").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn poison_is_a_dead_letter_once_over_a_kill_and_no_other_record_is() {
+    let server = Server::start(PORT + 6);
+    let client = client(&server.address());
+    client.admin().create_topic("jobs", 2).await.unwrap();
+    let made = server.hulse(
+        &[
+            "subs",
+            "create",
+            "jobs",
+            "s",
+            "--type",
+            "queue",
+            "--from",
+            "start",
+            "--max-attempts",
+            "3",
+            "--dead-letter-topic",
+            "graves",
+        ],
+        "",
+    );
+    assert!(made.status.success(), "{made:?}");
+    send_batch(&client, "jobs", 200).await;
+    let consumer = share(&client, "jobs", "one").await;
+    // Each tenth can never be processed.
+    let is_poison = |message: &QueueMessage| {
+        let value = message.value.as_ref().unwrap();
+        std::str::from_utf8(value).unwrap().parse::<u64>().unwrap() % 10 == 0
+    };
+    let handling = tokio::spawn({
+        let consumer = consumer.clone();
+        async move {
+            let handler = |message: Arc<QueueMessage>| async move {
+                match is_poison(&message) {
+                    true => Err("poison"),
+                    false => Ok(()),
+                }
+            };
+            consumer.handle(4, handler).await
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let mut server = restarted(server).await;
+    timeout(PATIENCE, async {
+        while backlog(&client.admin(), "jobs", "s").await > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+    consumer.close().await.unwrap();
+    handling.await.unwrap().unwrap();
+    let graves = server.hulse(
+        &["consume", "graves", "-o", "start", "-e", "--output", "json"],
+        "",
+    );
+    let text = String::from_utf8_lossy(&graves.stdout).into_owned();
+    let letters: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let values: Vec<u64> = letters
+        .iter()
+        .map(|letter| letter["value"].as_str().unwrap().parse().unwrap())
+        .collect();
+    let once: BTreeSet<u64> = values.iter().copied().collect();
+    assert_eq!(once, (0..200).step_by(10).collect::<BTreeSet<u64>>());
+    assert_eq!(values.len(), once.len(), "each once");
+    assert!(
+        text.contains("hulse.dead-letter.offset") && text.contains("failed"),
+        "{text}"
+    );
+    server.stop();
+}
