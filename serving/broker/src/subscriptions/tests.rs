@@ -40,7 +40,13 @@ const NEW: NewSubscription = NewSubscription {
     kind: SubscriptionKind::Exclusive,
     hold: true,
     insists_on_hold: false,
-    sharing: Sharing::default(),
+    sharing: Sharing {
+        lock_ms: None,
+        attempts_max: None,
+        dead: Dead::Park,
+        backoff_ms: None,
+        order: Order::Sticky,
+    },
     start: StartPoint::Latest,
 };
 
@@ -89,7 +95,7 @@ async fn another_type_or_namespace_is_refused() {
         hold: !NEW.hold,
         ..NEW
     };
-    let (there, _) = subscriptions.join(&name("s"), &one, loose).await.unwrap();
+    let (there, _) = subscriptions.join(&name("s"), &one, loose.clone()).await.unwrap();
     assert_eq!(there.hold, NEW.hold, "it stays as it is");
     let strict = NewSubscription {
         insists_on_hold: true,
@@ -100,7 +106,7 @@ async fn another_type_or_namespace_is_refused() {
     let two = topic(&topics, "two").await;
     for of in [&one, &two] {
         let refused = subscriptions
-            .join(&name("s"), of, strict)
+            .join(&name("s"), of, strict.clone())
             .await
             .unwrap_err();
         assert_eq!(refused.reason, Reason::SubscriptionExists);

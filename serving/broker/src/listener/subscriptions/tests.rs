@@ -43,7 +43,7 @@ impl World {
             kind: SubscriptionKind::Exclusive,
             hold: true,
             insists_on_hold: false,
-            sharing: Sharing::default(),
+            sharing: Default::default(),
             start,
         };
         let made = self.front.subscribe(&name(), &self.topic, new).await;
@@ -121,7 +121,7 @@ async fn late_request_for_a_topic_that_left_and_came_again_does_not_say_where_it
         kind: SubscriptionKind::Exclusive,
         hold: true,
         insists_on_hold: false,
-        sharing: Sharing::default(),
+        sharing: Default::default(),
         start: StartPoint::Latest,
     };
     world.front.subscribe(&name(), &two, new).await.unwrap();

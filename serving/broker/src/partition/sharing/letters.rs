@@ -92,7 +92,10 @@ impl Outgoing {
 
     /// The next one, when none is on its way.
     pub(super) fn next(&mut self) -> Option<LetterWanted> {
-        let next = self.waiting.pop_front().filter(|_| !self.busy)?;
+        if self.busy {
+            return None;
+        }
+        let next = self.waiting.pop_front()?;
         self.busy = true;
         Some(next)
     }
