@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hulse_sdk::{Client, QueueConsumer, QueueMessage, Start};
+use hulse_sdk::{Client, QueueConsumer, QueueMessage, Record, Start};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::server::{Server, restarted};
 use super::subscriptions::{PATIENCE, backlog, client, send_batch};
@@ -250,4 +251,96 @@ async fn poison_is_a_dead_letter_once_over_a_kill_and_no_other_record_is() {
         "{text}"
     );
     server.stop();
+}
+
+/// Who has records of which key now, and which were handed out first.
+#[derive(Default)]
+struct Keys {
+    held: BTreeMap<String, (String, u64)>,
+    last: BTreeMap<String, u64>,
+    acked: u64,
+}
+
+/// Case OR-01: while consumers come and go, a key is at one of them, and its records come in order.
+async fn work_by_key(consumer: QueueConsumer, keys: Arc<Mutex<Keys>>, stop: CancellationToken) {
+    loop {
+        let message = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            next = consumer.next() => next.unwrap().unwrap(),
+        };
+        let key = String::from_utf8(message.key.clone().unwrap().to_vec()).unwrap();
+        let me = consumer.name().to_owned();
+        {
+            let mut keys = keys.lock().unwrap();
+            let held = keys.held.entry(key.clone()).or_insert((me.clone(), 0));
+            assert_eq!(held.0, me, "{key} is at two consumers");
+            held.1 += 1;
+            if message.delivery_count() == 1 {
+                let last = keys.last.insert(key.clone(), message.offset.0);
+                assert!(
+                    last.is_none_or(|last| last < message.offset.0),
+                    "{key} out of order"
+                );
+            }
+        }
+        tokio::time::sleep(Duration::from_micros(300)).await;
+        {
+            // Before the ack: the next consumer of the key may hear of it before this one hears that it is durable.
+            let mut keys = keys.lock().unwrap();
+            let held = keys.held.get_mut(&key).unwrap();
+            held.1 -= 1;
+            if held.1 == 0 {
+                keys.held.remove(&key);
+            }
+        }
+        if consumer.ack(&message).await.is_ok() {
+            keys.lock().unwrap().acked += 1;
+        }
+    }
+    // What it was given and has not begun with goes on to the others.
+    consumer.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_stay_at_one_consumer_and_in_order_while_consumers_come_and_go() {
+    const RECORDS: u64 = 3_000;
+    let server = Server::start(PORT + 8);
+    let client = client(&server.address());
+    client.admin().create_topic("jobs", 1).await.unwrap();
+    let producer = client.producer("jobs").build().await.unwrap();
+    for number in 0..RECORDS {
+        let record = Record::new(number.to_string()).key(format!("k{}", number % 40));
+        drop(producer.send(record).await.unwrap());
+    }
+    producer.close().await.unwrap();
+    let keys = Arc::new(Mutex::new(Keys::default()));
+    let begin = async |name: &str| {
+        let builder = client.queue_consumer("jobs").subscription("s").name(name);
+        let builder = builder.keyed(true).start(Start::Earliest);
+        builder.receive_queue_records(50).build().await.unwrap()
+    };
+    let mut all = Vec::new();
+    for name in ["a", "b", "c"] {
+        let consumer = begin(name).await;
+        let stop = CancellationToken::new();
+        let task = work_by_key(consumer, keys.clone(), stop.clone());
+        all.push((stop, tokio::spawn(task)));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let (stop, task) = all.remove(0);
+    stop.cancel();
+    task.await.unwrap();
+    timeout(PATIENCE, async {
+        while backlog(&client.admin(), "jobs", "s").await > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+    for (stop, task) in all {
+        stop.cancel();
+        task.await.unwrap();
+    }
+    assert!(keys.lock().unwrap().acked >= RECORDS - 100);
 }

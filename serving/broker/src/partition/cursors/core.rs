@@ -13,7 +13,7 @@ use super::kept::Kept;
 use super::lane::{ConsumerId, CursorAnswer, CursorMove, LaneView, MoveCommand, Moved, Stand};
 use super::pending::Pending;
 use super::seat::{Consumer, Grace, Seat};
-use crate::state::{Change, Cursor, CursorDelta, Cursors, NewCursor, OffsetRange};
+use crate::state::{Change, CursorDelta, Cursors, NewCursor, OffsetRange};
 use crate::subscriptions::SubscriptionKind;
 
 /// Acks are taken from a consumer that yields for this long (serving.md B5).
@@ -265,14 +265,6 @@ impl<T> CursorCore<T> {
         let entry = entry.expect("it was inserted above");
         entry.dirty = false;
         Ok((consumer, entry.view.clone()))
-    }
-
-    /// A cursor that is durable, with all that was taken of it.
-    pub(crate) fn durable(&self, id: SubscriptionId) -> Option<&Cursor> {
-        let flight = self.in_flight.as_ref();
-        let making =
-            self.gathering.has_made(id) || flight.is_some_and(|flight| flight.pending.has_made(id));
-        self.accepted.get(id).filter(|_| !making)
     }
 
     fn make_way(&mut self, new: &NewConsumer, now: TimestampMs) -> Result<(), Fault> {

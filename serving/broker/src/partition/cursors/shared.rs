@@ -4,12 +4,20 @@ use hulse_proto::id::{Offset, SubscriptionId};
 use hulse_proto::time::TimestampMs;
 
 use super::core::CursorCore;
-use crate::state::Change;
+use crate::state::{Change, Cursor};
 
 impl<T> CursorCore<T> {
     /// A dispatcher has this cursor from now on, and alone changes it.
     pub(crate) fn shared(&mut self, id: SubscriptionId) {
         self.shared.insert(id);
+    }
+
+    /// A cursor that is durable, with all that was taken of it.
+    pub(crate) fn durable(&self, id: SubscriptionId) -> Option<&Cursor> {
+        let flight = self.in_flight.as_ref();
+        let making =
+            self.gathering.has_made(id) || flight.is_some_and(|flight| flight.pending.has_made(id));
+        self.accepted.get(id).filter(|_| !making)
     }
 
     /// There is such a cursor.

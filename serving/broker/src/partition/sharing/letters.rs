@@ -100,6 +100,11 @@ impl Outgoing {
         Some(next)
     }
 
+    /// The cursor was moved: numbers begin anew.
+    pub(super) fn forget(&mut self) {
+        self.waiting.clear();
+    }
+
     /// One came to its end. Behind one that failed nothing is sent: all are asked for again, in order.
     pub(super) fn ended(&mut self, failed: bool) {
         self.busy = false;

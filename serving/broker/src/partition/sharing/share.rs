@@ -165,6 +165,7 @@ impl Share {
 
     pub(super) fn seek(&mut self, to: Offset, ticket: CursorTicket, now: TimestampMs) {
         let number = self.wait(Waiting::Move(ticket));
+        self.outgoing.forget();
         self.dispatcher.seek(to, number, now);
         self.touched = true;
     }
