@@ -149,7 +149,9 @@ async fn handler_takes_records_side_by_side_and_the_command_line_takes_the_rest(
                     all.0 -= 1;
                     all.2 += 1;
                     match message.delivery_count() {
-                        1 if message.offset.0 % 10 == 0 => Err("the first time never works"),
+                        1 if message.offset.0.is_multiple_of(10) => {
+                            Err("the first time never works")
+                        }
                         _ => Ok(()),
                     }
                 }
@@ -177,6 +179,13 @@ async fn handler_takes_records_side_by_side_and_the_command_line_takes_the_rest(
     assert_eq!(backlog(&client.admin(), "jobs", "s").await, 0);
 }
 
+/// Each tenth can never be processed.
+fn is_poison(message: &QueueMessage) -> bool {
+    let value = message.value.as_ref().unwrap();
+    let number: u64 = std::str::from_utf8(value).unwrap().parse().unwrap();
+    number.is_multiple_of(10)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn poison_is_a_dead_letter_once_over_a_kill_and_no_other_record_is() {
     let server = Server::start(PORT + 6);
@@ -202,11 +211,6 @@ async fn poison_is_a_dead_letter_once_over_a_kill_and_no_other_record_is() {
     assert!(made.status.success(), "{made:?}");
     send_batch(&client, "jobs", 200).await;
     let consumer = share(&client, "jobs", "one").await;
-    // Each tenth can never be processed.
-    let is_poison = |message: &QueueMessage| {
-        let value = message.value.as_ref().unwrap();
-        std::str::from_utf8(value).unwrap().parse::<u64>().unwrap() % 10 == 0
-    };
     let handling = tokio::spawn({
         let consumer = consumer.clone();
         async move {
