@@ -328,6 +328,7 @@ fn metadata_of_subscriptions_of_version_1_are_read_and_written() {
         hold: true,
         state: metadata::subscription::State::Active as i32,
         created_at_ms: TIME,
+        sharing: Bytes::new(),
         topics: vec![
             topic(4, 3, Start::Earliest(true), false),
             topic(1, 1, Start::Latest(true), true),

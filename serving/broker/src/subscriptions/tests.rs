@@ -95,7 +95,10 @@ async fn another_type_or_namespace_is_refused() {
         hold: !NEW.hold,
         ..NEW
     };
-    let (there, _) = subscriptions.join(&name("s"), &one, loose.clone()).await.unwrap();
+    let (there, _) = subscriptions
+        .join(&name("s"), &one, loose.clone())
+        .await
+        .unwrap();
     assert_eq!(there.hold, NEW.hold, "it stays as it is");
     let strict = NewSubscription {
         insists_on_hold: true,

@@ -189,7 +189,11 @@ impl<T> Pending<T> {
                     self.cursors.entry(id).or_default().letters = Some(next);
                 }
                 // A dispatcher says nothing else.
-                Change::Made(_) | Change::Removed | Change::Hold(_) | Change::Evicted(_) => {}
+                Change::Made(_)
+                | Change::Removed
+                | Change::Hold(_)
+                | Change::Evicted(_)
+                | Change::Groups(_) => {}
             }
         }
     }
