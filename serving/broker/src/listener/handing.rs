@@ -29,6 +29,8 @@ use crate::topics::Topics;
 const LEAVING: Duration = Duration::from_secs(20);
 /// After a hand-over was given up half-way: until this broker opens the partition again, if nobody else did.
 const GIVEN_UP: Duration = Duration::from_millis(200);
+/// How often it tries: longer than a ledger takes to be closed.
+const GIVEN_UP_TRIES: u32 = 50;
 
 impl Front {
     /// Gives a partition that is open here to another broker. Answers the epoch under which that one serves it.
@@ -238,14 +240,20 @@ impl Drop for Closed {
         }
         let (partitions, topics, id) = (self.partitions.clone(), self.topics.clone(), self.id);
         runtime.spawn(async move {
-            // What was asked of the new owner may be on its way.
-            sleep(GIVEN_UP).await;
-            let opened = async {
-                let topic = topics.find(id.topic).await?;
-                partitions.open_of(&topics, &topic, id, Claim::Owner).await
-            };
-            if let Err(fault) = opened.await {
-                tracing::debug!(partition = %id, %fault, "a hand-over was given up, and the partition is not opened here");
+            for _ in 0..GIVEN_UP_TRIES {
+                // What was asked of the new owner may be on its way; and it may be closing here still.
+                sleep(GIVEN_UP).await;
+                let opened = async {
+                    let topic = topics.find(id.topic).await?;
+                    partitions.open_of(&topics, &topic, id, Claim::Owner).await
+                };
+                let Err(fault) = opened.await else {
+                    return;
+                };
+                tracing::debug!(partition = %id, %fault, "a hand-over was given up, and the partition is not open here");
+                if !fault.reason.is_retryable() || fault.reason == Reason::PartitionMoved {
+                    return;
+                }
             }
         });
     }

@@ -71,10 +71,7 @@ async fn hand_over_that_is_given_up_half_way_ends_in_the_epoch_that_clients_were
     // Whoever asks for it goes, before the other broker is asked to take it.
     let mut request = tonic::Request::new(to(there, 0, false));
     request.set_timeout(Duration::from_millis(300));
-    let moving = tokio::spawn(async move { admin.move_partition(request).await });
-    let moved = two.moved(from, 0).await;
-    assert_eq!(moved.details["leader_epoch"], "2");
-    moving.await.unwrap().unwrap_err();
+    admin.move_partition(request).await.unwrap_err();
     memory.slow_changes(Duration::ZERO);
     while two.won(0).await < 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
