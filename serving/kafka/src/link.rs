@@ -114,10 +114,10 @@ impl Link {
 
     /// Says in the log that this client asks for what is not served: once for each connection, as clients ask again and again, and
     /// seldom enough for a flood of connections.
-    pub(crate) fn not_served(&self, what: &str, name: &str) {
+    pub(crate) fn not_served(&self, name: &str) {
         if !self.told.load(Ordering::Relaxed) && self.served.complains() {
             self.told.store(true, Ordering::Relaxed);
-            tracing::info!(peer = %self.peer, what, name, "a Kafka client looks for a group or a transactional id; neither is served yet");
+            tracing::info!(peer = %self.peer, name, "a Kafka client asks for a transactional id; transactions are not served yet");
         }
     }
 

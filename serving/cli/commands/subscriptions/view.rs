@@ -331,6 +331,16 @@ impl View for SubscriptionView {
         )
         .or_null(),
         Field::integer("cursor[].unacked_records", "delivered and not acknowledged").or_null(),
+        Field::integer(
+            "cursor[].delayed_records",
+            "QUEUE and KEYED: came back, and are delivered again later",
+        )
+        .or_null(),
+        Field::integer(
+            "cursor[].dead_records",
+            "QUEUE and KEYED: failed too often, and stay where they are",
+        )
+        .or_null(),
         Field::integer("cursor[].acked_ranges", "acknowledged above the base").or_null(),
         Field::integer("cursor[].acked_records", "in these").or_null(),
         Field::integer(

@@ -67,7 +67,7 @@ fn split(found: Result<Node, Code>) -> (Code, Node) {
 async fn find(link: &Link, nodes: &Nodes, groups: bool, key: &StrBytes) -> Result<Node, Code> {
     let owner = match groups {
         false => {
-            link.not_served("transactional id", key.as_str());
+            link.not_served(key.as_str());
             None
         }
         true => match link.front().group_coordinator(key.as_str()).await {

@@ -89,7 +89,7 @@ pub(super) async fn init_producer_id(
     let message: InitProducerIdRequest = request.decode()?;
     let response = InitProducerIdResponse::default();
     if let Some(id) = &message.transactional_id {
-        link.not_served("transactional id", id.as_str());
+        link.not_served(id.as_str());
         link.front().metrics().fault(Reason::InvalidRequest);
         // The one code that ends both Java's producer and librdkafka's; the latter asks for ever after INVALID_REQUEST.
         let code = error_code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
