@@ -168,10 +168,11 @@ impl SimBookie {
             rng,
             metrics: NodeMetrics::new(&mut Registry::default()),
         };
-        let node = BookieNode::start(config, seams)
-            .await
-            .map_err(|error| error.to_string())?;
+        self.state().scars.starting = true;
+        let started = BookieNode::start(config, seams).await;
         let mut state = self.state();
+        state.scars.starting = false;
+        let node = started.map_err(|error| error.to_string())?;
         state.scars.starts += 1;
         state.scars.fresh = false;
         let whole = node.status().damage.is_empty();

@@ -29,6 +29,8 @@ pub(super) struct Scars {
     pub(super) fresh: bool,
     /// Starts that metadata know of.
     pub(super) starts: u64,
+    /// One is under way, which metadata may know of already.
+    pub(super) starting: bool,
     /// An older copy, and how many starts there had been.
     copy: Option<(MemoryDisk, u64)>,
 }
@@ -130,7 +132,8 @@ impl SimBookie {
             Some((copy, taken)) if *taken < starts => copy.clone(),
             Some(_) => return false,
             None => {
-                if starts > 0 {
+                // A copy that is taken in a start may have its boot's number, and nobody could tell it from the disk.
+                if starts > 0 && !state.scars.starting {
                     state.scars.copy = Some((self.disk.fork(), starts));
                 }
                 return false;
