@@ -47,9 +47,13 @@ impl OffsetRange {
     }
 }
 
-/// Disjoint ranges that do not touch, in order.
+/// Disjoint ranges that do not touch, in order, and how many offsets they hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OffsetRanges(BTreeMap<u64, u64>);
+pub struct OffsetRanges {
+    /// End by first.
+    ranges: BTreeMap<u64, u64>,
+    offsets: u64,
+}
 
 impl OffsetRanges {
     /// Adds a range; answers how many of its offsets are new. O(log n + ranges swallowed).
@@ -60,16 +64,18 @@ impl OffsetRanges {
         let (mut first, mut end) = (range.first.0, range.end.0);
         let mut swallowed = 0;
         // Every range that overlaps or touches, from the last one backwards.
-        while let Some((&at, &until)) = self.0.range(..=end).next_back() {
+        while let Some((&at, &until)) = self.ranges.range(..=end).next_back() {
             if until < first {
                 break;
             }
-            self.0.remove(&at);
+            self.ranges.remove(&at);
             swallowed += until - at;
             (first, end) = (first.min(at), end.max(until));
         }
-        self.0.insert(first, end);
-        end - first - swallowed
+        self.ranges.insert(first, end);
+        let new = end - first - swallowed;
+        self.offsets += new;
+        new
     }
 
     /// Drops every offset of `range`.
@@ -78,55 +84,78 @@ impl OffsetRanges {
         if range.is_empty() {
             return;
         }
-        while let Some((&at, &until)) = self.0.range(..end).next_back() {
+        while let Some((&at, &until)) = self.ranges.range(..end).next_back() {
             if until <= first {
                 break;
             }
-            self.0.remove(&at);
+            self.ranges.remove(&at);
             if at < first {
-                self.0.insert(at, first);
+                self.ranges.insert(at, first);
             }
             if until > end {
-                self.0.insert(end, until);
+                self.ranges.insert(end, until);
             }
+            self.offsets -= until.min(end) - at.max(first);
         }
     }
 
+    /// Drops every offset below `to`; answers how many there were.
+    pub fn remove_below(&mut self, to: Offset) -> u64 {
+        let mut gone = 0;
+        while let Some((&first, &end)) = self.ranges.first_key_value() {
+            if first >= to.0 {
+                break;
+            }
+            self.ranges.remove(&first);
+            gone += end.min(to.0) - first;
+            if end > to.0 {
+                self.ranges.insert(to.0, end);
+            }
+        }
+        self.offsets -= gone;
+        gone
+    }
+
     /// Takes the first range out if it begins at or below `at`; answers its end.
-    pub(crate) fn take_first_at(&mut self, at: Offset) -> Option<Offset> {
-        let (&first, &end) = self.0.first_key_value()?;
+    pub fn take_first_at(&mut self, at: Offset) -> Option<Offset> {
+        let (&first, &end) = self.ranges.first_key_value()?;
         if first > at.0 {
             return None;
         }
-        self.0.remove(&first);
+        self.ranges.remove(&first);
+        self.offsets -= end - first;
         Some(Offset(end))
     }
 
     /// In order.
     pub fn iter(&self) -> impl Iterator<Item = OffsetRange> + '_ {
-        self.0
-            .iter()
-            .map(|(first, end)| OffsetRange::new(*first, *end))
+        self.ranges.iter().map(|(first, end)| OffsetRange {
+            first: Offset(*first),
+            end: Offset(*end),
+        })
     }
 
     /// What lies in `within`, cut to it, in order.
-    pub fn within(&self, within: OffsetRange) -> Vec<OffsetRange> {
-        let mut found = Vec::new();
-        if within.is_empty() {
-            return found;
-        }
-        let before = self.0.range(..within.first.0).next_back();
-        let before = before.filter(|(_, end)| **end > within.first.0);
-        let inside = self.0.range(within.first.0..within.end.0);
-        for (first, end) in before.into_iter().chain(inside) {
-            found.push(OffsetRange::new(*first, *end).within(within));
-        }
-        found
+    pub fn within(&self, within: OffsetRange) -> impl Iterator<Item = OffsetRange> + '_ {
+        let before = self.ranges.range(..within.first.0).next_back();
+        let from = match before {
+            Some((&first, &end)) if end > within.first.0 => first,
+            _ => within.first.0,
+        };
+        // A range that is upside down holds nothing.
+        let until = within.end.0.max(from);
+        self.ranges
+            .range(from..until)
+            .map(move |(first, end)| OffsetRange {
+                first: Offset((*first).max(within.first.0)),
+                end: Offset((*end).min(within.end.0)),
+            })
+            .filter(|range| !range.is_empty())
     }
 
     /// Some offset of `range` is in the set.
     pub(crate) fn touches(&self, range: OffsetRange) -> bool {
-        let before = self.0.range(..range.end.0).next_back();
+        let before = self.ranges.range(..range.end.0).next_back();
         !range.is_empty() && before.is_some_and(|(_, end)| *end > range.first.0)
     }
 
@@ -136,10 +165,11 @@ impl OffsetRanges {
         let mut at = within.first;
         for range in self.within(within) {
             if range.first > at {
-                missing.push(OffsetRange {
+                let gap = OffsetRange {
                     first: at,
                     end: range.first,
-                });
+                };
+                missing.push(gap);
             }
             at = range.end;
         }
@@ -154,17 +184,22 @@ impl OffsetRanges {
 
     /// Nothing at or above it is in the set; `None`: nothing is.
     pub fn last_end(&self) -> Option<Offset> {
-        self.0.last_key_value().map(|(_, end)| Offset(*end))
+        self.ranges.last_key_value().map(|(_, end)| Offset(*end))
     }
 
     /// How many ranges.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.ranges.len()
     }
 
     /// Holds none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ranges.is_empty()
+    }
+
+    /// How many offsets.
+    pub fn offsets(&self) -> u64 {
+        self.offsets
     }
 }
 

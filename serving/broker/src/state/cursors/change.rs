@@ -26,8 +26,8 @@ use uuid::Uuid;
 use serving_dispatch::{Letter, Mark, Why};
 
 use super::cursor::NewCursor;
-use super::ranges::OffsetRange;
 use crate::state::record::{RecordError, need};
+use serving_dispatch::OffsetRange;
 
 /// Kind of a change of groups.
 const GROUPS: u8 = 16;

@@ -7,7 +7,7 @@ use hulse_proto::time::TimestampMs;
 
 use serving_dispatch::{Mark, Marks, QueueState};
 
-use super::ranges::{OffsetRange, OffsetRanges};
+use serving_dispatch::{OffsetRange, OffsetRanges};
 
 /// A cursor when it is made. Its start is resolved once, to an offset (serving.md B2.12).
 #[derive(Debug, Clone, PartialEq, Eq)]
