@@ -44,6 +44,16 @@ EXPLAINED = {
     "cluster": "brokers, controller and cluster id are told",
     "delete-records": "the log starts later; reading before it is out of range",
     "group": "a consumer of a group reads and commits; the next one of the group goes on behind it, by each protocol that the client has",
+    "group-eager, -cooperative, -consumer": "a group by that protocol reads a topic that is written to all the while; members join and leave, the "
+        "server is killed, a member is killed: every number arrives, none that was committed comes again, no partition is had by two at once, "
+        "nobody changes partitions as the server comes back",
+    "group-static": "GR-04: static members keep their partitions over a restart of the server and of their own process; of two with one id the older is fenced",
+    "group-offsets": "the client's own admin calls or tool: groups are listed and described, offsets set back and read from there, the group deleted",
+    "group-mixed": "KA-06: one group of all client libraries by protocol `range`, whose leader is stopped each time; one that offers another protocol is refused alone",
+    "group-grows": "GR-02: partitions are added, and what is written to them at once arrives, from the earliest; with latest no end is stored for what nobody read",
+    "group-commits": "GR-01: commits after each record while members come and go start no further round: at most two generations for each change",
+    "group-slow": "GR-05: partitions change hands while members work: nothing that was committed comes again, and a member that was paused too long commits nothing",
+    "group-moves": "F2 row 19: the server is killed as partitions are given up, and answers are lost: no partition is had by two at once, nothing is lost",
     "recreate": "a topic is deleted and created again under a running producer, which goes on",
     "order-pipelined": "OR-03: five requests in flight on one connection, others among them, to a topic just made: answers and log in order",
     "duplicates": "LD-06, F2 row 2: each of a producer's last five batches sent again gets its offset, the sixth last is out of order",
@@ -251,10 +261,14 @@ class Driver:
                 traceback.print_exc()
         finally:
             signal.alarm(0)
-        words = " ".join((words or "").split())[:300]
-        took = time.monotonic() - began
-        print(f"{self.client} | {name} | {outcome} | {words + ', ' if words else ''}{took:.1f} s", flush=True)
+        say(self.client, name, outcome, words, time.monotonic() - began)
         return outcome
+
+
+def say(client, name, outcome, words, took):
+    """The line of a check."""
+    words = " ".join((words or "").split())[:300]
+    print(f"{client} | {name} | {outcome} | {words + ', ' if words else ''}{took:.1f} s", flush=True)
 
 
 def _late(*_):

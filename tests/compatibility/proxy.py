@@ -1,10 +1,11 @@
-"""A proxy that understands frames: it cuts connections at chosen moments and makes answers late.
+"""A proxy that understands frames: it cuts connections at chosen moments, loses answers and makes answers late.
 
 Clients find the server's own address in Metadata and would leave the proxy, so the ports of brokers are replaced in what comes back
-(Metadata and DescribeCluster; one node, an address of loopback).
+(Metadata, DescribeCluster and FindCoordinator; one node, an address of loopback).
 """
 
 import queue
+import random
 import socket
 import struct
 import threading
@@ -16,7 +17,7 @@ import wire
 def _patch(api, version, body, port):
     """Replaces the brokers' ports in an answer's body (after the correlation id)."""
     at = 0
-    flexible = (api == wire.METADATA and version >= 9) or api == wire.DESCRIBE_CLUSTER
+    flexible = (api == wire.METADATA and version >= 9) or api == wire.DESCRIBE_CLUSTER or (api == wire.FIND_COORDINATOR and version >= 3)
 
     def length(kind):
         nonlocal at
@@ -38,8 +39,30 @@ def _patch(api, version, body, port):
         size = length(">h")
         at += max(size, 0)
 
+    def coordinator():
+        nonlocal at
+        at += 4
+        skip_string()
+        struct.pack_into(">i", body, at, port)
+        at += 4
+
     if flexible:
         at += 1
+    if api == wire.FIND_COORDINATOR:
+        at += 4 if version >= 1 else 0
+        if version < 4:
+            at += 2
+            if version >= 1:
+                skip_string()
+            coordinator()
+            return
+        for _ in range(length(">i")):
+            skip_string()
+            coordinator()
+            at += 2
+            skip_string()
+            at += 1
+        return
     if api == wire.METADATA:
         at += 4 if version >= 3 else 0
     else:
@@ -68,6 +91,9 @@ class Proxy:
         self.target = wire.split(target)
         # Seconds by which answers to Produce are late, so that several are open.
         self.late = late
+        # Answers to these requests are lost, one of so many, and their connection with them.
+        self.loses, self.one_of, self.lost = (), 10, 0
+        self.random = random.Random(1)
         self.lock = threading.Lock()
         self.pairs = set()
         # Produce requests without an answer yet.
@@ -170,7 +196,11 @@ class _Pair:
     def _down(self, head, frame):
         (correlation,) = struct.unpack_from(">i", frame)
         api, version = self.asked[correlation]
-        if api in (wire.METADATA, wire.DESCRIBE_CLUSTER):
+        if api in self.proxy.loses and self.proxy.random.randrange(self.proxy.one_of) == 0:
+            self.proxy.lost += 1
+            self.end()
+            return
+        if api in (wire.METADATA, wire.DESCRIBE_CLUSTER, wire.FIND_COORDINATOR):
             body = frame[4:]
             _patch(api, version, body, self.proxy.port)
             frame[4:] = body

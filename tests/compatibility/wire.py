@@ -10,6 +10,7 @@ import time
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 18, 19, 20, 21
+FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 10, 11, 12, 14, 68
 INIT_PRODUCER_ID, DESCRIBE_CONFIGS, CREATE_PARTITIONS, DESCRIBE_CLUSTER = 22, 32, 37, 60
 
 ERRORS = {
@@ -201,6 +202,14 @@ def metadata(connection, topics):
         code, name, _internal = fields.take("h"), fields.string(), fields.take("?")
         found[name] = (code, {index: leader for _, index, leader in fields.array(partition)})
     return brokers, found
+
+
+def add_partitions(connection, topic, count):
+    """The topic has so many from now on; the error code. CreatePartitions v0."""
+    wanted = string(topic) + struct.pack(">i", count) + array(None)
+    fields = connection.ask(CREATE_PARTITIONS, 0, array([wanted]) + struct.pack(">i?", 30_000, False))
+    fields.take("i")
+    return fields.array(lambda f: (f.string(), f.take("h"), f.string()))[0][1]
 
 
 def topic_config(connection, topic, key):
