@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Reading order: [`Client`], [`Producer`] (`producer` says the path of a record; `lane/core.rs` is the heart), [`Reader`], [`Admin`],
-//! [`Error`]. Connections: `connect`; produce sessions: `session`. For those who use it: [`losing_nothing`].
+//! [`Error`]; [`schema`] for values instead of bytes. Connections: `connect`; produce sessions: `session`. For those who use it: [`losing_nothing`].
 //!
 //! # Invariants
 //! 1. Nothing is stored twice and nothing of a partition is reordered, through any number of broken links, while the producer is
@@ -42,6 +42,7 @@ mod lane;
 pub mod losing_nothing;
 mod producer;
 mod reader;
+pub mod schema;
 mod session;
 #[cfg(test)]
 mod testing;
@@ -67,7 +68,9 @@ pub use hulse_proto::batch::{BatchHeader, Compression, Header};
 pub use hulse_proto::error::{ErrorKind, Fate, Fault, Reason};
 pub use hulse_proto::id::{EntryId, LedgerId, Offset, ProducerId, TopicId};
 pub use hulse_proto::time::WallClock;
-pub use interceptor::{Interceptor, PLACED_HEADER_BYTES_MAX, Placed, Produced, Refusal, numbers};
+pub use interceptor::{
+    Interceptor, PLACED_HEADER_BYTES_MAX, Placed, Produced, Refusal, numbers, trace_context,
+};
 pub use producer::{
     Acks, DeliveryMode, Partitioner, Producer, ProducerBuilder, ProducerIdentity, ProducerStats,
     Receipt, Record, Ticket, UnknownDeliveryMode, murmur2, partition_of_key, raw,

@@ -33,6 +33,13 @@ impl Record {
         }
     }
 
+    /// The value, in place of the one that it has.
+    #[must_use]
+    pub fn value(mut self, value: impl Into<Bytes>) -> Self {
+        self.value = Some(value.into());
+        self
+    }
+
     /// The key: records of one key go to one partition, in order.
     #[must_use]
     pub fn key(mut self, key: impl Into<Bytes>) -> Self {
@@ -79,6 +86,11 @@ impl Record {
     /// The value that was set.
     pub fn value_bytes(&self) -> Option<&Bytes> {
         self.value.as_ref()
+    }
+
+    /// The headers that were added, in order.
+    pub fn header_slice(&self) -> &[Header] {
+        &self.headers
     }
 
     /// What it takes of the memory budget.

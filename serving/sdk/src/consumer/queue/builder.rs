@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::book::Book;
-use super::handle::QueueConsumer;
+use super::handle::{Handle, QueueConsumer};
 use super::lane::Lane;
 use super::shared::{Parts, Shared};
 use crate::admin::Sharing;
@@ -19,6 +19,8 @@ use crate::consumer::core::Amount;
 use crate::consumer::handle::not_attached;
 use crate::consumer::kind::{SubscriptionType, start_at};
 use crate::error::Error;
+use crate::interceptor::Interceptor;
+use crate::producer::DeliveryMode;
 use crate::reader::Start;
 
 const QUEUE_RECORDS: u32 = 1_000;
@@ -40,6 +42,8 @@ pub struct QueueConsumerBuilder {
     sharing: Option<Sharing>,
     queue_records: u32,
     queue_bytes: u32,
+    mode: DeliveryMode,
+    interceptors: Vec<Arc<dyn Interceptor>>,
 }
 
 impl QueueConsumerBuilder {
@@ -56,6 +60,8 @@ impl QueueConsumerBuilder {
             sharing: None,
             queue_records: QUEUE_RECORDS,
             queue_bytes: QUEUE_BYTES,
+            mode: DeliveryMode::default(),
+            interceptors: Vec::new(),
         }
     }
 
@@ -115,6 +121,21 @@ impl QueueConsumerBuilder {
         self
     }
 
+    /// What becomes of a record when something breaks while it is processed. Default [`DeliveryMode::AtLeastOnce`]: nothing is acknowledged
+    /// before the application does so. [`DeliveryMode::AtMostOnce`]: a record is handed over after its acknowledgement is durable, and
+    /// never comes again, processed or not.
+    pub fn delivery_mode(mut self, mode: DeliveryMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Adds an interceptor: it sees this consumer's records, in the reverse order of these calls and before the client's interceptors. A
+    /// record that it refuses is returned as one that failed.
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
     /// Resolves the topic, which is never created, and attaches every partition.
     ///
     /// # Errors
@@ -148,7 +169,13 @@ impl QueueConsumerBuilder {
             room,
             lanes: senders,
         })?);
-        let consumer = QueueConsumer::new(Arc::clone(&shared), name, self.subscription);
+        let consumer = QueueConsumer::new(Handle {
+            shared: Arc::clone(&shared),
+            name,
+            subscription: self.subscription,
+            mode: self.mode,
+            interceptors: self.core.interceptors.and(&self.interceptors),
+        });
         for (partition, back, orders) in receivers {
             let lane = Lane {
                 partition,

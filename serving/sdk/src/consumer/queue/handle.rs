@@ -10,11 +10,14 @@ use futures::{Stream, StreamExt};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::ahead::Ahead;
 use super::book::{Delay, QueueReceipt, Said, Verdict};
 use super::lane::Order;
 use super::message::QueueMessage;
 use super::shared::{Next, Shared, closed};
 use crate::error::Error;
+use crate::interceptor::Chain;
+use crate::producer::DeliveryMode;
 
 /// How long `close` waits for brokers to end their streams.
 const FAREWELL_MAX: Duration = Duration::from_secs(3);
@@ -32,15 +35,30 @@ struct Inner {
     shared: Arc<Shared>,
     name: String,
     subscription: String,
+    mode: DeliveryMode,
+    interceptors: Chain,
+    ahead: Ahead,
+}
+
+/// Parts of a handle.
+pub(super) struct Handle {
+    pub(super) shared: Arc<Shared>,
+    pub(super) name: String,
+    pub(super) subscription: String,
+    pub(super) mode: DeliveryMode,
+    pub(super) interceptors: Chain,
 }
 
 impl QueueConsumer {
-    pub(super) fn new(shared: Arc<Shared>, name: String, subscription: String) -> Self {
+    pub(super) fn new(handle: Handle) -> Self {
         Self {
             inner: Arc::new(Inner {
-                shared,
-                name,
-                subscription,
+                shared: handle.shared,
+                name: handle.name,
+                subscription: handle.subscription,
+                mode: handle.mode,
+                interceptors: handle.interceptors,
+                ahead: Ahead::default(),
             }),
         }
     }
@@ -48,7 +66,7 @@ impl QueueConsumer {
     /// The next records, at most `max`: those that are there, or else the first that comes within `wait`; none when none came.
     ///
     /// # Errors
-    /// A batch is damaged: the next call goes on. Why the consumer is finished (its subscription was deleted, …), again and again. Broken
+    /// A batch is damaged, or an interceptor refused a record, which is returned as one that failed: the next call goes on. Why the consumer is finished (its subscription was deleted, …), again and again. Broken
     /// links are no errors. Cancel-safe: nothing is lost.
     pub async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<QueueMessage>, Error> {
         let until = Instant::now() + wait;
@@ -118,8 +136,17 @@ impl QueueConsumer {
         Ok(())
     }
 
-    /// The application is through with this record: it shall not come again.
+    /// The application is through with this record: it shall not come again. In delivery mode `at_most_once` that is said and durable
+    /// before it is handed over.
     pub fn ack(&self, message: &QueueMessage) -> QueueReceipt {
+        match self.inner.mode {
+            DeliveryMode::AtMostOnce => QueueReceipt::decided(Ok(())),
+            DeliveryMode::AtLeastOnce => self.say(message, Verdict::Ack),
+        }
+    }
+
+    /// As [`QueueConsumer::ack`], before the hand-over.
+    pub(super) fn ack_ahead(&self, message: &QueueMessage) -> QueueReceipt {
         self.say(message, Verdict::Ack)
     }
 
@@ -166,11 +193,10 @@ impl QueueConsumer {
     }
 
     fn say(&self, message: &QueueMessage, verdict: Verdict) -> QueueReceipt {
-        let (answer, receipt) = oneshot::channel();
         if !message.answers() {
-            let _ = answer.send(Err(Error::invalid("the record has an answer already")));
-            return QueueReceipt(receipt);
+            return QueueReceipt::decided(Err(Error::invalid("the record has an answer already")));
         }
+        let (answer, receipt) = oneshot::channel();
         let said = Said {
             offset: message.record.offset.0,
             verdict,
@@ -187,6 +213,49 @@ impl QueueConsumer {
     }
 
     async fn messages(&self, max: usize) -> Result<Vec<QueueMessage>, Error> {
+        match self.inner.mode {
+            DeliveryMode::AtMostOnce => self.inner.ahead.next(self, max).await,
+            DeliveryMode::AtLeastOnce => self.delivered(max).await,
+        }
+    }
+
+    /// What came and no interceptor refuses.
+    pub(super) async fn delivered(&self, max: usize) -> Result<Vec<QueueMessage>, Error> {
+        loop {
+            let messages = self.taken(max).await?;
+            if self.inner.interceptors.is_empty() {
+                return Ok(messages);
+            }
+            let messages = messages.into_iter();
+            let handed: Vec<_> = messages
+                .filter_map(|message| self.intercepted(message))
+                .collect();
+            if !handed.is_empty() {
+                return Ok(handed);
+            }
+        }
+    }
+
+    /// One that is refused is returned, and the next call says why.
+    fn intercepted(&self, mut message: QueueMessage) -> Option<QueueMessage> {
+        let (partition, offset) = (message.record.partition, message.record.offset);
+        let record = message.record.clone();
+        match self.inner.interceptors.before_deliver(self.topic(), record) {
+            Ok(record) => {
+                message.record = record;
+                // Its answer goes by them.
+                (message.record.partition, message.record.offset) = (partition, offset);
+                Some(message)
+            }
+            Err(error) => {
+                drop(self.nack(&message));
+                self.inner.shared.failed(error);
+                None
+            }
+        }
+    }
+
+    async fn taken(&self, max: usize) -> Result<Vec<QueueMessage>, Error> {
         let shared = &self.inner.shared;
         loop {
             let news = shared.news.notified();

@@ -8,8 +8,10 @@
 //!    it is acknowledged, rejected, or has failed too often.
 //! 2. A record that the application has is its own as long as its handle lives: its lock is renewed meanwhile, for at most an hour.
 //! 3. An answer without a receipt is sent again after a break, and counts if nobody else was given the record meanwhile.
-//! 4. What waits for the application is bounded by the receive queue, but for one stored batch per partition.
+//! 4. An interceptor that refuses a record fails that record alone.
+//! 5. What waits for the application is bounded by the receive queue, but for one stored batch per partition.
 
+mod ahead;
 mod book;
 mod builder;
 mod handle;
