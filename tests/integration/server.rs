@@ -90,6 +90,8 @@ impl Server {
             .args(["--grpc", &self.address(), "--http", &self.http()])
             // One machine has one port 9092; a test that wants the Kafka wire names another.
             .env("HULSE_LISTEN__KAFKA", "off")
+            // As tests/run has it for whatever else is started: how full this machine's disk is does not decide whether tests pass.
+            .env("HULSE_BOOKIE__DISK_RESERVE", "1MiB")
             .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file handle can be cloned"))

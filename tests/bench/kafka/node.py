@@ -112,7 +112,7 @@ class Node:
             command = apache_command(self.data, self.port, self.program, self.settings)
         else:
             command = hulse_command(self.data, self.port, self.program)
-            # As .cargo/config.toml has it: how full this machine's disk is does not decide.
+            # As tests/run has it: how full this machine's disk is does not decide.
             environment.setdefault("HULSE_BOOKIE__DISK_RESERVE", "1MiB")
             for key, value in self.settings.items():
                 environment["HULSE_" + key.upper().replace(".", "__")] = str(value)

@@ -68,7 +68,7 @@ fn doctor_says_what_it_looked_at_and_what_not() {
     );
 }
 
-/// `.cargo/config.toml` says so, in one place for all tests: two log files, and no share of a volume that others fill.
+/// Two log files, and no share of a volume that others fill.
 #[test]
 fn servers_of_tests_keep_little_free() {
     let server = Server::start(19_800);
