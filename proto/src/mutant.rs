@@ -98,6 +98,29 @@ pub enum Mutant {
     CursorBelowTrim,
     /// P6: a trim passes what a cursor holds that was taken and is not durable yet.
     TrimPastNewCursor,
+    // Transactions.
+    /// C5: an end is answered, and its markers leave, before the decision is durable.
+    DecisionBeforePrepare,
+    /// C5: a marker that was not answered is not sent again.
+    MarkerTriedOnce,
+    /// C5: an abort by time, or for another instance, leaves the epoch as it is.
+    FenceKeepsEpoch,
+    /// C2.7: a verification that comes behind a marker still opens a transaction.
+    LateVerificationTaken,
+    /// C6.3: the last stable offset is the high watermark.
+    StableAtEnd,
+    /// C6.4: the index of aborted transactions begins at the fetched offset.
+    AbortedBeforeForgotten,
+    /// C6.2: a marker of an old coordinator, or one that came twice, is taken.
+    OldMarkerTaken,
+    /// C7: two transactions stage the same ack.
+    StagedTwice,
+    /// C9.2: a later decision wins.
+    LastDecisionWins,
+    /// C9.4: a check that nobody was there for counts.
+    ChecksBurnt,
+    /// C9.3: what may have been published is published under a new sequence.
+    PublishedAnew,
 }
 
 /// Which rule does not hold here. The default: all hold.

@@ -25,6 +25,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("hulse-sdk", &["hulse-proto"]),
     // Who consumes what: a state machine below every listener.
     ("serving-dispatch", &["hulse-proto"]),
+    // Acks that a transaction stages are ranges of the dispatcher's cursors.
+    ("serving-transactions", &["hulse-proto", "serving-dispatch"]),
     (
         "serving-broker",
         &[

@@ -104,6 +104,8 @@ reasons! {
     UnsupportedType = "UNSUPPORTED_TYPE", 1009, Invalid, FailedPrecondition, NotApplied;
     /// Copies that cannot be: their numbers contradict each other, or there are fewer bookies.
     InvalidReplication = "INVALID_REPLICATION", 1010, Invalid, InvalidArgument, NotApplied;
+    /// A transaction may not take that long.
+    InvalidTxnTimeout = "INVALID_TXN_TIMEOUT", 1011, Invalid, InvalidArgument, NotApplied;
     /// The caller may not do this.
     PermissionDenied = "PERMISSION_DENIED", 1101, Denied, PermissionDenied, NotApplied;
     /// The caller did not say who it is, or could not prove it.
@@ -118,6 +120,10 @@ reasons! {
     SubscriptionNotFound = "SUBSCRIPTION_NOT_FOUND", 1204, NotFound, NotFound, NotApplied;
     /// No bookie of this name.
     BookieNotFound = "BOOKIE_NOT_FOUND", 1205, NotFound, NotFound, NotApplied;
+    /// No transactional id of this name.
+    TxnNotFound = "TXN_NOT_FOUND", 1206, NotFound, NotFound, NotApplied;
+    /// No half or scheduled message of this id, or it was decided long ago.
+    StagedNotFound = "STAGED_NOT_FOUND", 1207, NotFound, NotFound, NotApplied;
     /// A topic of this name exists.
     TopicExists = "TOPIC_EXISTS", 1301, Exists, AlreadyExists, NotApplied;
     /// A subscription of this name and another type exists.
@@ -142,12 +148,26 @@ reasons! {
     CursorStale = "CURSOR_STALE", 1408, Conflict, FailedPrecondition, NotApplied;
     /// The subscription is being deleted.
     SubscriptionDeleting = "SUBSCRIPTION_DELETING", 1409, Conflict, FailedPrecondition, NotApplied;
+    /// Another transaction has staged the same acknowledgement.
+    TxnConflict = "TXN_CONFLICT", 1410, Conflict, Aborted, NotApplied;
+    /// The transaction can only be aborted.
+    TxnAbortable = "TXN_ABORTABLE", 1411, Conflict, Aborted, NotApplied;
+    /// The state of the transaction forbids it.
+    TxnStateInvalid = "TXN_STATE_INVALID", 1412, Conflict, FailedPrecondition, NotApplied;
+    /// The append was to go where the log does not end, or under a fencing token that is overtaken (serving.md C2.8).
+    OffsetMismatch = "OFFSET_MISMATCH", 1413, Conflict, FailedPrecondition, NotApplied;
+    /// The producer id is not the one of the transactional id.
+    ProducerMismatch = "PRODUCER_MISMATCH", 1414, Conflict, FailedPrecondition, NotApplied;
+    /// The half or scheduled message was decided otherwise before.
+    StagedDecided = "STAGED_DECIDED", 1415, Conflict, FailedPrecondition, NotApplied;
     /// Another broker serves the partition.
     PartitionMoved = "PARTITION_MOVED", 1501, NotOwner, Unavailable, NotApplied;
     /// A newer epoch of this producer exists.
     FencedEpoch = "FENCED_EPOCH", 1601, Fenced, Aborted, NotApplied;
     /// Another consumer took the subscription over.
     ConsumerFenced = "CONSUMER_FENCED", 1602, Fenced, Aborted, NotApplied;
+    /// A newer coordinator of the transaction exists.
+    CoordinatorFenced = "COORDINATOR_FENCED", 1603, Fenced, Aborted, NotApplied;
     /// The broker is over a limit.
     Overloaded = "OVERLOADED", 1701, Overloaded, ResourceExhausted, NotApplied;
     /// A subscription keeps more of the partition than its topic allows, and producers wait for it.
@@ -164,6 +184,12 @@ reasons! {
     ShuttingDown = "SHUTTING_DOWN", 1805, Unavailable, Unavailable, NotApplied;
     /// The disks are full: no records are taken until there is room; reading goes on.
     StorageFull = "STORAGE_FULL", 1806, Unavailable, Unavailable, NotApplied;
+    /// The transaction before is being ended.
+    TxnConcurrent = "TXN_CONCURRENT", 1807, Unavailable, Unavailable, NotApplied;
+    /// The coordinator is being opened, or has too much to do.
+    CoordinatorLoading = "COORDINATOR_LOADING", 1808, Unavailable, Unavailable, NotApplied;
+    /// The offset is part of a transaction that is not decided.
+    OffsetUnstable = "OFFSET_UNSTABLE", 1809, Unavailable, Unavailable, NotApplied;
     /// Storage did not confirm in time; the batch may be stored.
     StorageTimeout = "STORAGE_TIMEOUT", 1901, OutcomeUnknown, DeadlineExceeded, Unknown;
     /// The partition lost its ledger with appends in flight; they may be stored.

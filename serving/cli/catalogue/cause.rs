@@ -116,6 +116,10 @@ const NEXT: [(Reason, &str); Reason::ALL.len()] = [
         "hulse bookies list shows who is there; hulse topics create TOPIC -r N asks for N copies on N bookies",
     ),
     (
+        R::InvalidTxnTimeout,
+        "name a time-out of 1 ms to 15 minutes",
+    ),
+    (
         R::PermissionDenied,
         "ask the server's operator for the right that the reason names",
     ),
@@ -137,6 +141,14 @@ const NEXT: [(Reason, &str); Reason::ALL.len()] = [
         "hulse subscriptions list; hulse subscriptions create TOPIC NAME",
     ),
     (R::BookieNotFound, "hulse bookies list"),
+    (
+        R::TxnNotFound,
+        "look at how the transactional id is spelled: an id that ended nothing for 7 days is forgotten, and begins anew when its producer starts",
+    ),
+    (
+        R::StagedNotFound,
+        "look at how the id is spelled: an id is forgotten a day after its message was decided",
+    ),
     (R::TopicExists, "hulse topics describe TOPIC"),
     (
         R::SubscriptionExists,
@@ -180,6 +192,27 @@ const NEXT: [(Reason, &str); Reason::ALL.len()] = [
         "wait until it is gone: hulse subscriptions list; then create it anew",
     ),
     (
+        R::TxnConflict,
+        "abort the transaction and run it again: another one acknowledges the same records",
+    ),
+    (R::TxnAbortable, "abort the transaction and run it again"),
+    (
+        R::TxnStateInvalid,
+        "begin a transaction before it is ended, and end it once; if both was so, report it with the reason in full",
+    ),
+    (
+        R::OffsetMismatch,
+        "read what was appended meanwhile, then decide whether to append behind it",
+    ),
+    (
+        R::ProducerMismatch,
+        "start the producer again, so that it gets its present identity",
+    ),
+    (
+        R::StagedDecided,
+        "the first decision holds; the reason says which it was",
+    ),
+    (
         R::PartitionMoved,
         "run the command again: it asks the new owner",
     ),
@@ -190,6 +223,10 @@ const NEXT: [(Reason, &str); Reason::ALL.len()] = [
     (
         R::ConsumerFenced,
         "hulse subscriptions describe TOPIC NAME shows who took it over; --takeover takes it back",
+    ),
+    (
+        R::CoordinatorFenced,
+        "run the command again: another broker coordinates the transaction by now",
     ),
     (
         R::Overloaded,
@@ -222,6 +259,15 @@ const NEXT: [(Reason, &str); Reason::ALL.len()] = [
     (
         R::StorageFull,
         "enlarge the disk (df DATA-DIR); or delete topics, or shorten their retention: hulse topics update. Records are taken again by themselves",
+    ),
+    (R::TxnConcurrent, "run the command again"),
+    (
+        R::CoordinatorLoading,
+        "wait a moment and run the command again",
+    ),
+    (
+        R::OffsetUnstable,
+        "wait until the transaction is ended and run the command again",
     ),
     (
         R::StorageTimeout,

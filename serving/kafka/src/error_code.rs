@@ -61,6 +61,11 @@ codes! {
     INVALID_REQUEST = 42, "INVALID_REQUEST";
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45, "OUT_OF_ORDER_SEQUENCE_NUMBER";
     INVALID_PRODUCER_EPOCH = 47, "INVALID_PRODUCER_EPOCH";
+    INVALID_TXN_STATE = 48, "INVALID_TXN_STATE";
+    INVALID_PRODUCER_ID_MAPPING = 49, "INVALID_PRODUCER_ID_MAPPING";
+    INVALID_TRANSACTION_TIMEOUT = 50, "INVALID_TRANSACTION_TIMEOUT";
+    CONCURRENT_TRANSACTIONS = 51, "CONCURRENT_TRANSACTIONS";
+    TRANSACTION_COORDINATOR_FENCED = 52, "TRANSACTION_COORDINATOR_FENCED";
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED";
     KAFKA_STORAGE_ERROR = 56, "KAFKA_STORAGE_ERROR";
     SASL_AUTHENTICATION_FAILED = 58, "SASL_AUTHENTICATION_FAILED";
@@ -76,14 +81,17 @@ codes! {
     FENCED_INSTANCE_ID = 82, "FENCED_INSTANCE_ID";
     GROUP_SUBSCRIBED_TO_TOPIC = 86, "GROUP_SUBSCRIBED_TO_TOPIC";
     INVALID_RECORD = 87, "INVALID_RECORD";
+    UNSTABLE_OFFSET_COMMIT = 88, "UNSTABLE_OFFSET_COMMIT";
     THROTTLING_QUOTA_EXCEEDED = 89, "THROTTLING_QUOTA_EXCEEDED";
     UNKNOWN_TOPIC_ID = 100, "UNKNOWN_TOPIC_ID";
     INCONSISTENT_TOPIC_ID = 103, "INCONSISTENT_TOPIC_ID";
+    TRANSACTIONAL_ID_NOT_FOUND = 105, "TRANSACTIONAL_ID_NOT_FOUND";
     FENCED_MEMBER_EPOCH = 110, "FENCED_MEMBER_EPOCH";
     UNRELEASED_INSTANCE_ID = 111, "UNRELEASED_INSTANCE_ID";
     UNSUPPORTED_ASSIGNOR = 112, "UNSUPPORTED_ASSIGNOR";
     STALE_MEMBER_EPOCH = 113, "STALE_MEMBER_EPOCH";
     UNSUPPORTED_ENDPOINT_TYPE = 115, "UNSUPPORTED_ENDPOINT_TYPE";
+    TRANSACTION_ABORTABLE = 120, "TRANSACTION_ABORTABLE";
     INVALID_REGULAR_EXPRESSION = 128, "INVALID_REGULAR_EXPRESSION";
 }
 
@@ -146,7 +154,7 @@ const fn codes(reason: Reason) -> Codes {
         Reason::TopicNotFound | Reason::PartitionNotFound | Reason::TopicDeleting => {
             everywhere(UNKNOWN_TOPIC_OR_PARTITION)
         }
-        // Subscriptions and bookies are no words of this wire.
+        // Subscriptions, bookies, half messages and conditional appends are no words of this wire.
         Reason::LedgerNotFound
         | Reason::BookieNotFound
         | Reason::UnsupportedType
@@ -157,6 +165,10 @@ const fn codes(reason: Reason) -> Codes {
         | Reason::ConsumerFenced
         | Reason::NotOwned
         | Reason::CursorStale
+        | Reason::StagedNotFound
+        | Reason::StagedDecided
+        | Reason::TxnConflict
+        | Reason::OffsetMismatch
         | Reason::Internal => everywhere(UNKNOWN),
         Reason::TopicExists => not_of_fetch(TOPIC_ALREADY_EXISTS),
         Reason::InvalidReplication => not_of_fetch(INVALID_REPLICATION_FACTOR),
@@ -165,6 +177,20 @@ const fn codes(reason: Reason) -> Codes {
             not_of_fetch(OUT_OF_ORDER_SEQUENCE_NUMBER)
         }
         Reason::FencedEpoch => not_of_fetch(INVALID_PRODUCER_EPOCH),
+        Reason::InvalidTxnTimeout => not_of_fetch(INVALID_TRANSACTION_TIMEOUT),
+        Reason::TxnNotFound => not_of_fetch(TRANSACTIONAL_ID_NOT_FOUND),
+        Reason::ProducerMismatch => not_of_fetch(INVALID_PRODUCER_ID_MAPPING),
+        Reason::TxnStateInvalid => not_of_fetch(INVALID_TXN_STATE),
+        Reason::TxnAbortable => not_of_fetch(TRANSACTION_ABORTABLE),
+        Reason::CoordinatorFenced => not_of_fetch(TRANSACTION_COORDINATOR_FENCED),
+        // To producers that do not know transactions of the second version, the others' words are fatal.
+        Reason::TxnConcurrent => row(NOT_ENOUGH_REPLICAS, NOT_LEADER, CONCURRENT_TRANSACTIONS),
+        Reason::CoordinatorLoading => row(
+            NOT_ENOUGH_REPLICAS,
+            NOT_LEADER,
+            COORDINATOR_LOAD_IN_PROGRESS,
+        ),
+        Reason::OffsetUnstable => row(NOT_ENOUGH_REPLICAS, NOT_LEADER, UNSTABLE_OFFSET_COMMIT),
         Reason::PartitionMoved | Reason::ShuttingDown => everywhere(NOT_LEADER),
         // NOT_ENOUGH_REPLICAS says "not written, try again" to every producer; THROTTLING_QUOTA_EXCEEDED does to admin clients only.
         Reason::Overloaded | Reason::BacklogExceeded => row(
