@@ -121,6 +121,23 @@ pub enum Mutant {
     ChecksBurnt,
     /// C9.3: what may have been published is published under a new sequence.
     PublishedAnew,
+    // The coordinator of groups.
+    /// B7: a partition is handed out although another member still holds it.
+    GivenBeforeReleased,
+    /// B7: what a classic member says that it has is forgotten when the group becomes one of the newer protocol.
+    ClaimsForgotten,
+    /// B7: a member commits any partition at an epoch that is over.
+    StaleEpochCommits,
+    /// B6: a classic member commits at a generation that is over.
+    OldGenerationCommits,
+    /// B6: a member gets what it had before the leader has assigned.
+    SyncBeforeLeader,
+    /// B6 (KIP-345): the former process of a static member stays a member beside the new one.
+    FormerInstanceStays,
+    /// B2: a coordinator answers before what it says is durable.
+    AnswerBeforeDelta,
+    /// B6, B10: a coordinator that moves waits for ever for members that it never hears.
+    SessionsForgotten,
 }
 
 /// Which rule does not hold here. The default: all hold.

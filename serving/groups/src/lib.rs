@@ -32,6 +32,8 @@ pub mod limits;
 mod offsets;
 mod request;
 #[cfg(test)]
+mod scale;
+#[cfg(test)]
 mod simulation;
 mod state;
 #[cfg(test)]

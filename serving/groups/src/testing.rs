@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hulse_proto::id::{Offset, PartitionId, TopicId};
+use hulse_proto::mutant::Mutation;
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 use uuid::Uuid;
@@ -46,6 +47,7 @@ pub(crate) struct World {
     pub(crate) replayed: ShardState,
     topics: Arc<TopicsView>,
     config: GroupsConfig,
+    mutation: Mutation,
     next: u64,
     seed: u64,
 }
@@ -74,9 +76,16 @@ impl World {
             replayed: ShardState::default(),
             topics,
             config,
+            mutation: Mutation::default(),
             next: 0,
             seed,
         }
+    }
+
+    /// A rule does not hold.
+    pub(crate) fn mutate(&mut self, mutation: Mutation) {
+        self.mutation = mutation;
+        self.moves_now();
     }
 
     pub(crate) fn input(&mut self, input: Input) {
@@ -160,7 +169,8 @@ impl World {
             self.topics.clone(),
             ChaCha12Rng::seed_from_u64(self.seed),
             self.now,
-        );
+        )
+        .mutated(self.mutation, self.now);
     }
 
     pub(crate) fn moves_now(&mut self) {

@@ -123,6 +123,26 @@ proptest! {
         }
     }
 
+    /// B7: what moves is what one that comes gets, or one that goes had; nothing goes from one that stays to another that stays.
+    #[test]
+    fn uniform_moves_only_what_comes_and_goes(members in 1..12_usize, partitions in 0..60_u32) {
+        let names: Vec<String> = (0..=members).map(|number| format!("m{number:02}")).collect();
+        let all: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &[1][..])).collect();
+        let mut world = demand(&all[..members], &[(1, partitions)]);
+        world.before = assign(UNIFORM, &world);
+        world.members.insert(names[members].as_str().into(), [topic(1)].into());
+        let more = assign(UNIFORM, &world);
+        for (member, had) in &world.before {
+            prop_assert!(more[member].is_subset(had), "{member} had {had:?} of {more:?}");
+        }
+        let gone = world.members.pop_first().unwrap().0;
+        world.before = more.clone();
+        let fewer = assign(UNIFORM, &world);
+        for (member, has) in &fewer {
+            prop_assert!(more[member].is_subset(has), "{member} had {:?} when {gone} went", more[member]);
+        }
+    }
+
     /// Runner-up of serving.md F1.25: an uneven result is a fault.
     #[test]
     fn uniform_is_even_sticky_and_settled(world in worlds()) {

@@ -1,9 +1,10 @@
 //! Assignor `uniform`: as even as subscriptions allow, and a partition stays where it is unless that makes it uneven.
 //!
 //! Three passes: who has a partition keeps it; what nobody has goes to the least loaded member that may have it; then partitions go
-//! one by one from members to less loaded ones, as long as two differ by more than one. Each such move lowers the sum of squares of
-//! the loads, so the last pass ends.
+//! one by one from members to less loaded ones, the most loaded first, as long as two differ by more than one. Each such move lowers
+//! the sum of squares of the loads, so the last pass ends.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -66,9 +67,15 @@ impl<'a> Loads<'a> {
     /// Moves one partition from a member to a less loaded one, if two differ by more than one.
     fn even_out(&mut self, member: usize) -> bool {
         let load = self.has[member].len();
-        let moved = self.has[member].iter().rev().find_map(|partition| {
-            let (least, to) = self.least(partition.topic)?;
-            (least + 1 < load).then_some((*partition, to))
+        // By topic: a member may have very many partitions of few topics.
+        let moved = self.topics[member].iter().rev().find_map(|topic| {
+            let (_, to) = self.least(*topic).filter(|(least, _)| least + 1 < load)?;
+            let [first, last] = [0, u32::MAX].map(|index| PartitionId {
+                topic: *topic,
+                index,
+            });
+            let partition = self.has[member].range(first..=last).next_back()?;
+            Some((*partition, to))
         });
         if let Some((partition, to)) = moved {
             self.take(member, partition);
@@ -113,15 +120,16 @@ pub(super) fn assign(demand: &Demand) -> BTreeMap<Arc<str>, Partitions> {
     names.zip(loads.has.iter().cloned()).collect()
 }
 
-/// Until no move makes it more even.
+/// Until no move makes it more even. In each round a member gives one at most, the most loaded first: a member that gave too much would
+/// get something from others, and what could have stayed would move.
 fn level(loads: &mut Loads<'_>) {
+    let mut order: Vec<usize> = (0..loads.has.len()).collect();
     let mut again = true;
     while again {
+        order.sort_by_key(|member| Reverse(loads.has[*member].len()));
         again = false;
-        for member in 0..loads.has.len() {
-            while loads.even_out(member) {
-                again = true;
-            }
+        for member in &order {
+            again |= loads.even_out(*member);
         }
     }
 }

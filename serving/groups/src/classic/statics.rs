@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hulse_proto::mutant::Mutant;
+
 use super::live::Phase;
 use super::step::Step;
 use crate::answer::Answer;
@@ -29,7 +31,9 @@ impl Step<'_> {
         let Some(mut member) = self.live.members.get(old).cloned() else {
             return Err(GroupError::UnknownMember);
         };
-        self.remove(old, &GroupError::FencedInstance);
+        if !self.core.mutation.is(Mutant::FormerInstanceStays) {
+            self.remove(old, &GroupError::FencedInstance);
+        }
         if led {
             self.live.leader = name.clone();
         }

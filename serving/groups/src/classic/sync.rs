@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hulse_proto::mutant::Mutant;
 
 use super::live::Phase;
 use super::step::Step;
@@ -45,6 +46,10 @@ impl Step<'_> {
             Phase::Preparing { .. } => Err(GroupError::RebalanceInProgress),
             Phase::Completing { .. } => {
                 let leads = live.leader == sync.member;
+                if !leads && self.core.mutation.is(Mutant::SyncBeforeLeader) {
+                    self.tell_assignment(id, &sync.member);
+                    return Ok(());
+                }
                 self.wait_for_assignment(id, &sync.member);
                 if leads {
                     self.assign(sync.assignments);

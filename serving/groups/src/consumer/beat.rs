@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hulse_proto::mutant::Mutant;
+
 use crate::answer::{Answer, MemberAnswer};
 use crate::assignors;
 use crate::coordinator::Coordinator;
@@ -202,9 +204,8 @@ impl Coordinator {
             return;
         };
         let free = |partition: &hulse_proto::id::PartitionId| {
-            consumer
-                .holder(*partition)
-                .is_none_or(|holder| holder == member)
+            let mut holder = consumer.holder(*partition).into_iter();
+            holder.all(|holder| holder == member) || self.mutation.is(Mutant::GivenBeforeReleased)
         };
         let target = consumer.target_of(member);
         let epoch = consumer.target_epoch;

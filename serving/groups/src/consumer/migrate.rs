@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hulse_proto::id::PartitionId;
+use hulse_proto::mutant::Mutant;
 
 use crate::answer::Answer;
 use crate::assignors;
@@ -113,7 +114,8 @@ impl Coordinator {
             return Ok(());
         };
         let epoch = live.generation;
-        let members = converted(live, &self.topics)?;
+        let claims = !self.mutation.is(Mutant::ClaimsForgotten);
+        let members = converted(live, &self.topics, claims)?;
         let waiting: Vec<_> = live.waiting_answers().collect();
         self.begin_consumer_group(now, group, epoch);
         let targets = members.iter();
@@ -157,8 +159,13 @@ impl Coordinator {
 
 type Converted = BTreeMap<Arc<str>, (MemberFacts, Current)>;
 
-/// What members have, and what they may still hold although their leader gave it away: they are to show that it is gone.
-fn converted(live: &ClassicLive, topics: &TopicsView) -> Result<Converted, GroupError> {
+/// What members have, and with `with_claims` what they may still hold although their leader gave it away: they are to show that it is
+/// gone.
+fn converted(
+    live: &ClassicLive,
+    topics: &TopicsView,
+    with_claims: bool,
+) -> Result<Converted, GroupError> {
     if &*live.protocol_type != CONSUMER {
         return Err(GroupError::InconsistentProtocol);
     }
@@ -187,6 +194,7 @@ fn converted(live: &ClassicLive, topics: &TopicsView) -> Result<Converted, Group
         };
         members.insert(id.clone(), (facts, current));
     }
+    claims.retain(|_| with_claims);
     for (id, owned) in claims {
         let held = owned
             .into_iter()

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hulse_proto::mutant::{Mutant, Mutation};
 use rand::RngCore;
 use rand_chacha::ChaCha12Rng;
 use uuid::Builder;
@@ -28,6 +29,7 @@ pub struct Coordinator {
     pub(crate) topics: Arc<TopicsView>,
     pub(super) timers: BTreeSet<(u64, Arc<str>)>,
     pub(super) next_sweep: u64,
+    pub(crate) mutation: Mutation,
     rng: ChaCha12Rng,
     /// Number of the last delta that was proposed, and of the last that is durable.
     proposed: u64,
@@ -59,6 +61,7 @@ impl Coordinator {
             topics,
             timers: BTreeSet::new(),
             next_sweep: now.passed_ms,
+            mutation: Mutation::default(),
             rng,
             proposed: applied,
             confirmed: applied,
@@ -72,6 +75,15 @@ impl Coordinator {
         };
         this.begin(now);
         this
+    }
+
+    /// Begins anew with a rule that does not hold.
+    #[cfg(test)]
+    pub(crate) fn mutated(mut self, mutation: Mutation, now: Now) -> Self {
+        self.mutation = mutation;
+        (self.live, self.timers) = Default::default();
+        self.begin(now);
+        self
     }
 
     /// What is remembered, with all that was proposed.
@@ -220,7 +232,8 @@ impl Coordinator {
                 None if matches!(answer, Answer::Listed(_)) => self.proposed,
                 None => 0,
             };
-            match after > self.confirmed {
+            let waits = after > self.confirmed && !self.mutation.is(Mutant::AnswerBeforeDelta);
+            match waits {
                 true => self.waiting.entry(after).or_default().push((id, answer)),
                 false => self.out.push(Effect::Answer(id, answer)),
             }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hulse_proto::mutant::Mutant;
+
 use super::core::Coordinator;
 use super::live::{Live, LiveKind};
 use crate::classic::ClassicLive;
@@ -26,6 +28,9 @@ impl Coordinator {
         let Some(group) = self.state.group(name) else {
             return;
         };
+        if self.mutation.is(Mutant::SessionsForgotten) {
+            return;
+        }
         match &group.kind {
             GroupKind::Simple => {}
             GroupKind::Classic(classic) => {

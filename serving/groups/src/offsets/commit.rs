@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hulse_proto::mutant::Mutant;
+
 use crate::answer::Answer;
 use crate::coordinator::Coordinator;
 use crate::error::GroupError;
@@ -51,27 +53,29 @@ impl Coordinator {
 
     /// Who commits: a member of the newer protocol, or `None`: a classic one, or nobody of a group that is empty.
     fn committer(&mut self, now: Now, commit: &Commit) -> Result<Option<Arc<str>>, GroupError> {
-        let outsider = commit.epoch < 0 && commit.member.is_empty() && commit.instance.is_none();
+        // Some clients say an id of their own also where they are in no group; Kafka looks at the generation only.
+        let outsider = commit.epoch < 0;
         if self.has_consumer_members(&commit.group) {
             return self.consumer_committer(now, commit).map(Some);
         }
         let known = self.state.group(&commit.group).is_some();
         let Some(live) = self.classic_live(&commit.group) else {
-            return match (commit.epoch < 0, known) {
-                (true, _) if outsider => Ok(None),
-                (true, _) => Err(GroupError::UnknownMember),
+            return match (outsider, known) {
+                (true, _) => Ok(None),
                 (false, true) => Err(GroupError::UnknownMember),
                 (false, false) if commit.member_epochs => Err(GroupError::GroupNotFound),
                 (false, false) => Err(GroupError::IllegalGeneration),
             };
         };
-        if outsider {
-            return match live.is_empty() {
-                true => Ok(None),
-                false => Err(GroupError::UnknownMember),
-            };
+        if outsider && live.is_empty() {
+            return Ok(None);
         }
-        live.check_generation(&commit.member, commit.instance.as_ref(), commit.epoch)?;
+        match self.mutation.is(Mutant::OldGenerationCommits) {
+            true => live.check_member(&commit.member, commit.instance.as_ref())?,
+            false => {
+                live.check_generation(&commit.member, commit.instance.as_ref(), commit.epoch)?
+            }
+        }
         // B6: between join and sync nobody knows what it has; while members only join, everybody still has what it had (GR-01).
         if live.is_completing() {
             return Err(GroupError::RebalanceInProgress);
@@ -116,7 +120,8 @@ impl Coordinator {
         if let Some(member) = member.filter(|member| commit.epoch < member.current.epoch) {
             // It had this partition already at the epoch that it says, and has it still.
             let since = member.current.assigned.get(&new.partition);
-            if since.is_none_or(|since| commit.epoch < *since) {
+            let stale = since.is_none_or(|since| commit.epoch < *since);
+            if stale && !self.mutation.is(Mutant::StaleEpochCommits) {
                 return Err(GroupError::StaleMemberEpoch);
             }
         }

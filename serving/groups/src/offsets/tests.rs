@@ -98,6 +98,18 @@ fn outsider_commits_only_while_nobody_is_in_the_group() {
     assert_eq!(world.commit(outsider), Err(GroupError::UnknownMember));
 }
 
+/// Clients of KIP-848 have an id before they are in any group, and say it where they assign partitions themselves.
+#[test]
+fn outsider_with_an_id_of_its_own_commits_too_while_nobody_is_in_the_group() {
+    let mut world = World::new(&[4]);
+    let outsider = commit_of("g", "mine", -1, at(1, 0), 50);
+    assert_eq!(world.commit(outsider.clone()), Ok(vec![Ok(())]));
+    assert_eq!(world.commit(outsider.clone()), Ok(vec![Ok(())]), "again");
+    assert_eq!(world.committed("g", at(1, 0)).unwrap().offset.0, 50);
+    world.ask(Request::Member(Box::new(joins("g", "a"))));
+    assert_eq!(world.commit(outsider), Err(GroupError::UnknownMember));
+}
+
 #[test]
 fn fetch_of_a_member_says_its_epoch() {
     let mut world = World::new(&[4]);

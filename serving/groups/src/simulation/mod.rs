@@ -7,10 +7,13 @@
 //! - live equals replay after each input (`testing::World`);
 //! - when the troubles end, every partition has one owner, and everybody stands where the group does.
 //!
-//! Reading order: `actor` (a client), `run` (one seed), `oracle`.
+//! `mutants` switches rules off, one at a time: each is found within a few seeds.
+//!
+//! Reading order: `actor` (a client), `run` (one seed), `oracle`, `mutants`.
 
 mod actor;
 mod classic_actor;
+mod mutants;
 mod oracle;
 mod run;
 

@@ -1,13 +1,13 @@
 //! What must hold at each moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hulse_proto::id::PartitionId;
 
 use super::actor::{Actor, Speaks};
 use crate::testing::World;
-use crate::{GroupKind, GroupType};
+use crate::{Commit, GroupKind, GroupType};
 
 /// What was seen of a run.
 #[derive(Debug, Default)]
@@ -48,15 +48,21 @@ impl Oracle {
     /// No two of those that the coordinator takes for members own the same.
     pub(super) fn is_disjoint(&self, world: &World, actors: &[Actor]) {
         let mut owned: BTreeMap<PartitionId, Arc<str>> = BTreeMap::new();
+        // Between join and sync a cooperative client goes on with what it had.
+        let since = |actor: &Actor| match actor.speaks {
+            Speaks::Cooperative => actor.epoch,
+            _ => actor.owned_at,
+        };
         for actor in actors
             .iter()
-            .filter(|actor| is_valid(world, actor, actor.owned_at))
+            .filter(|actor| is_valid(world, actor, since(actor)))
         {
             for partition in &actor.owned {
                 let other = owned.insert(*partition, actor.identity());
                 assert_eq!(other, None, "{partition:?} also at {}", actor.identity());
             }
         }
+        has_each_instance_once(world);
         let Some(group) = world.coordinator.consumer_group("g") else {
             return;
         };
@@ -81,6 +87,24 @@ impl Oracle {
             && let Some(holder) = group.holder(partition)
         {
             assert_eq!(**holder, *actor.member, "{partition:?} is another's");
+        }
+    }
+
+    /// A commit that was long under way was taken: at the epoch that it says its member had the partition, and nobody had it since.
+    pub(super) fn committed_late(&self, world: &World, commit: &Commit) {
+        let partition = commit.offsets[0].partition;
+        if let Some(live) = world.coordinator.classic_live("g") {
+            let known = live.check_generation(&commit.member, None, commit.epoch);
+            assert_eq!(known, Ok(()), "{commit:?} is of a generation that is over");
+        } else if let Some(group) = world.coordinator.consumer_group("g") {
+            let current = &group.members[&commit.member].current;
+            let since = match group.members[&commit.member].facts.classic {
+                Some(_) => Some(&current.epoch),
+                None => current.assigned.get(&partition),
+            };
+            let had =
+                commit.epoch == current.epoch || since.is_some_and(|since| *since <= commit.epoch);
+            assert!(had, "{commit:?} is of an epoch that is over: {current:?}");
         }
     }
 
@@ -111,6 +135,25 @@ impl Oracle {
         };
         assert_eq!(description.listing.kind, kind);
     }
+}
+
+/// A static id is one member's (KIP-345).
+fn has_each_instance_once(world: &World) {
+    let instances: Vec<&Arc<str>> = match world.coordinator.classic_live("g") {
+        Some(live) => live
+            .members()
+            .filter_map(|(_, member)| member.instance.as_ref())
+            .collect(),
+        None => {
+            let group = world.coordinator.consumer_group("g");
+            let members = group.into_iter().flat_map(|group| group.members.values());
+            members
+                .filter_map(|member| member.facts.instance.as_ref())
+                .collect()
+        }
+    };
+    let once: BTreeSet<_> = instances.iter().collect();
+    assert_eq!(once.len(), instances.len(), "{instances:?}");
 }
 
 /// The coordinator takes it for a member at this epoch.

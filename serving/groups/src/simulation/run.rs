@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hulse_proto::mutant::{Mutant, Mutation};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
@@ -10,7 +11,7 @@ use super::actor::{Actor, Speaks};
 use super::classic_actor::PARTITIONS;
 use super::oracle::Oracle;
 use crate::testing::World;
-use crate::{Answer, GroupsConfig, Input, Request};
+use crate::{Answer, Commit, GroupsConfig, Input, Request};
 
 /// Which clients a run has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +39,21 @@ pub(super) struct Run {
     quiet: bool,
     /// Deltas that are durable; the rest is lost when the coordinator moves.
     durable: usize,
+    /// Commits that are long under way, and when they come.
+    late: Vec<(u64, Commit)>,
 }
 
 impl Run {
     pub(super) fn new(mix: Mix, seed: u64) -> Self {
+        Self::mutated(mix, seed, None)
+    }
+
+    /// With a rule that does not hold.
+    pub(super) fn mutated(mix: Mix, seed: u64, mutant: Option<Mutant>) -> Self {
         let mut world = World::with(GroupsConfig::default(), &[PARTITIONS], seed);
+        if mutant.is_some() {
+            world.mutate(Mutation::of(mutant));
+        }
         world.slow = true;
         Self {
             world,
@@ -53,6 +64,7 @@ impl Run {
             made: 0,
             quiet: false,
             durable: 0,
+            late: Vec::new(),
         }
     }
 
@@ -175,6 +187,7 @@ impl Run {
             self.oracle.is_disjoint(&self.world, &self.actors);
         }
         self.actors.retain(|actor| !actor.gone);
+        self.late_commits_come();
         let time = self.rng.random_range(50..800);
         self.world.pass(time);
     }
@@ -228,6 +241,12 @@ impl Run {
         let owned: Vec<_> = self.actors[place].owned.iter().copied().collect();
         if let Some(partition) = owned.choose(&mut self.rng) {
             let request = self.actors[place].commit(*partition, offset);
+            if self.rng.random_ratio(1, 4) {
+                // Its client has given it up; the network has not.
+                let comes = self.world.now.passed_ms + self.rng.random_range(500..30_000);
+                self.late.push((comes, request));
+                return;
+            }
             let before = self.world.chain.len();
             let id = self.world.send(Request::Commit(request));
             self.actors[place].commits = Some((id, *partition));
@@ -235,6 +254,21 @@ impl Run {
             if self.world.chain.len() > before {
                 let actor = &self.actors[place];
                 self.oracle.committed(&self.world, actor, *partition);
+            }
+        }
+    }
+
+    fn late_commits_come(&mut self) {
+        let now = self.world.now.passed_ms;
+        let (due, later) = std::mem::take(&mut self.late)
+            .into_iter()
+            .partition(|(comes, _)| *comes <= now);
+        self.late = later;
+        for (_, commit) in due {
+            let before = self.world.chain.len();
+            self.world.send(Request::Commit(commit.clone()));
+            if self.world.chain.len() > before {
+                self.oracle.committed_late(&self.world, &commit);
             }
         }
     }
