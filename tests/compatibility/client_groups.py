@@ -3,10 +3,11 @@
 as most of it is waiting.
 
 Every group reads one topic that is written to from the first moment to the last. COMPATIBILITY_JARS and COMPATIBILITY_CLASSES as for
-client_java.py, COMPATIBILITY_NODE names the folder with kafkajs; a client that is not there is left out, which `run` tells.
+client_java.py, COMPATIBILITY_NODE names the folder with kafkajs, COMPATIBILITY_GO the program of go/member.go; a client that is not there is left out, which `run` tells.
 """
 
 import os
+import re
 import subprocess
 import threading
 import time
@@ -17,7 +18,7 @@ import kafka
 
 import group_admin
 from checks import Driver, Elsewhere, NotRun, Refused, holds, say
-from crew import Crew, Feeder, JavaHost, committed, wait_for
+from crew import HERE, Crew, Feeder, JavaHost, committed, wait_for
 
 PARTITIONS = 6
 # Sessions of classic members: longer than a server takes to come back on a busy machine. Those of the newer protocol are the server's, 45 s.
@@ -33,6 +34,9 @@ if node := os.environ.get("COMPATIBILITY_NODE"):
     asked = ["node", "-p", "require('kafkajs/package.json').version"]
     NAMES["kafkajs"] = "kafkajs " + subprocess.run(asked, env=os.environ | {"NODE_PATH": node}, capture_output=True, text=True).stdout.strip()
     PARTIES.append(("kafkajs", ("eager",)))
+if os.environ.get("COMPATIBILITY_GO"):
+    NAMES["franz-go"] = "franz-go " + re.search(r"franz-go v(\S+)", (HERE / "go" / "go.mod").read_text())[1]
+    PARTIES.append(("franz-go", ("eager", "cooperative", "consumer")))
 if os.environ.get("COMPATIBILITY_JARS"):
     NAMES["java"] = f"java {group_admin.java_version()}"
     PARTIES.append(("java", ("eager", "cooperative", "consumer")))
@@ -195,7 +199,7 @@ def lives(bench):
     topic = bench.topic("members", PARTITIONS)
     feeder = Feeder(bench, topic, PARTITIONS)
     kinds = [(client, protocol) for client, protocols in PARTIES for protocol in protocols]
-    fixed = [(client, "eager") for client in ("confluent", "kafka-python", "java") if client in NAMES]
+    fixed = [(client, "eager") for client in ("confluent", "kafka-python", "franz-go", "java") if client in NAMES]
     stage = Stage(bench, len(kinds) + len(fixed))
     hosts = {}
     if "java" in NAMES:

@@ -73,6 +73,8 @@ class Process(Member):
         super().__init__(name)
         if client == "kafkajs":
             command = ["node", HERE / "members" / "member.js", json.dumps(settings)]
+        elif client == "franz-go":
+            command = [os.environ["COMPATIBILITY_GO"], json.dumps(settings)]
         else:
             command = [sys.executable, HERE / "members" / "member.py", client, json.dumps(settings)]
         environment = dict(os.environ, NODE_PATH=os.environ.get("COMPATIBILITY_NODE", ""))

@@ -44,7 +44,9 @@ def mixed(bench):
     topic = bench.topic("mixed", partitions)
     feeder = Feeder(bench, topic, partitions, 40)
     crew = Crew(bench, topic, partitions, bench.name("mixed"), session_ms=10_000)
-    libraries = ["kafka-python", "confluent", "kafkajs", "aiokafka", "java", "confluent", "kafka-python"]
+    libraries = ["kafka-python", "confluent", "kafkajs", "aiokafka", "franz-go", "java", "confluent", "kafka-python"]
+    if not os.environ.get("COMPATIBILITY_GO"):
+        libraries.remove("franz-go")
     if not os.environ.get("COMPATIBILITY_NODE"):
         libraries.remove("kafkajs")
     host = JavaHost() if os.environ.get("COMPATIBILITY_JARS") else libraries.remove("java")

@@ -11,7 +11,7 @@ import sys
 
 from checks import EXPLAINED
 
-MARKS = {"passed": "✓", "failed": "**✗**", "known": "✗", "not run": "○"}
+MARKS = {"passed": "✓", "failed": "**✗**", "known": "✗", "not run": "○", "left out": "–"}
 
 
 def causes(file):
@@ -58,7 +58,7 @@ def write(title, lines, print):
                                                  for check in checks if (client, check) in found)]
     shared = [client for client in clients if client not in alone]
     print(f"# Kafka's clients against this server\n\n{title}\n")
-    print("✓ passed, **✗** failed, ✗ fails for a known cause, ○ not run, empty: this client cannot do it or is not asked. Made by `tests/compatibility/run`.\n")
+    print("✓ passed, **✗** failed, ✗ fails for a known cause, ○ not run, – left out for a reason that is below, empty: this client cannot do it or is not asked. Made by `tests/compatibility/run`.\n")
     print("| check | " + " | ".join(shared) + " |\n|---|" + "---|" * len(shared))
     for check, *marks in rows:
         cells = [mark for client, mark in zip(clients, marks) if client in shared]
@@ -71,7 +71,7 @@ def write(title, lines, print):
                 print(f"| {check} | {marks[clients.index(client)]} |")
     counts = {outcome: sum(row[2] == outcome for row in lines) for outcome in MARKS}
     print(f"\n{counts['passed']} passed, {counts['failed']} failed, {counts['known']} known to fail, {counts['not run']} not run.\n")
-    for outcome, word in (("failed", "failed"), ("known", "fails"), ("not run", "not run")):
+    for outcome, word in (("failed", "failed"), ("known", "fails"), ("not run", "not run"), ("left out", "left out")):
         for client, check, said, words in lines:
             if said == outcome:
                 print(f"- {client}, {check}: {word}: {words}")
