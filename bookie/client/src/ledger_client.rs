@@ -234,9 +234,10 @@ impl LedgerClient {
         delete::retire(&self.inner, ledgers, &part).await
     }
 
-    /// Seals a ledger that recovery cannot close, at the exclusive end `up_to`, or at the end of what is found; what that may
-    /// have lost is recorded in its metadata (storage.md R14). A closed ledger keeps its end. In both, entries below the end that
-    /// no member has any more are recorded, so that readers may pass over them. An operator's word: never called by itself.
+    /// Seals a ledger that recovery cannot close, at the exclusive end `up_to`, or behind the last entry that any member can read; what
+    /// that may have lost is recorded in its metadata (storage.md R14). A closed ledger keeps its end. In both, entries below the end
+    /// that no member has any more are recorded, so that readers pass over these and read what is behind. An operator's word: never
+    /// called by itself.
     ///
     /// # Errors
     /// [`RecoverError`]; after [`RecoverError::SealedUnread`] the ledger is sealed all the same. Safe to drop and to repeat.

@@ -12,8 +12,8 @@ use crate::owner::Partitions;
 use crate::storage_fault;
 
 impl Partitions {
-    /// The operator's word (storage.md R14): a ledger that cannot be recovered is sealed at `up_to`, or at what is found, and the
-    /// gap is recorded by the partition's next ledger. Of a closed ledger the entries that no bookie has any more are recorded as
+    /// The operator's word (storage.md R14): a ledger that cannot be recovered is sealed at `up_to`, or behind the last entry
+    /// that can be read, and the gap is recorded by the partition's next ledger. Of a closed ledger the entries that no bookie has any more are recorded as
     /// lost; it keeps its end. The partition opens anew afterwards.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ pub(crate) enum Ledgers {
     AcceptLoss {
         /// Number of the ledger
         ledger: u64,
-        /// Seal at this entry (exclusive) instead of at the first that cannot be read
+        /// Give up everything from this entry on, also what can be read, instead of only what cannot
         #[arg(long, value_name = "ENTRY")]
         up_to: Option<u64>,
     },

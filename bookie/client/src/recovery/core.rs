@@ -60,12 +60,16 @@ pub struct RecoveryCore {
     pub(super) metadata: Option<(LedgerMetadata, Revision)>,
     /// The confirmed end that the fences gave (R5); frozen.
     pub(super) base: EntryId,
+    /// When the fences had given it.
+    pub(super) reading_since: Duration,
     /// The entry to be decided next.
     pub(super) next: EntryId,
     /// The last entry that was accepted.
     pub(super) last: Option<EntryHeader>,
     /// Looking for the entry below the base, whose totals the ledger's totals begin with.
     pub(super) anchoring: bool,
+    /// The entry below the base is given up (R14).
+    pub(super) anchor_lost: bool,
     /// Exclusive end of the highest entry that a fence reported.
     pub(super) held_end: EntryId,
     pub(super) records: u64,
@@ -90,9 +94,11 @@ impl RecoveryCore {
             phase: Phase::Looking,
             metadata: None,
             base: EntryId(0),
+            reading_since: Duration::ZERO,
             next: EntryId(0),
             last: None,
             anchoring: false,
+            anchor_lost: false,
             held_end: EntryId(0),
             records: 0,
             end: None,

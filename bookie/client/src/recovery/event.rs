@@ -22,7 +22,7 @@ pub enum Policy {
     Strict,
     /// An operator's word (R14).
     AcceptLoss {
-        /// Seal exactly here (exclusive); `None`: at the end of what is found.
+        /// Seal exactly here (exclusive); `None`: behind the last entry that is found, whatever is missing below.
         up_to: Option<EntryId>,
     },
 }

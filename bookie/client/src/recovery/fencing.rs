@@ -97,21 +97,23 @@ impl RecoveryCore {
             return;
         };
         let covered = ensemble_covered(quorums, &fencing.flags(|asked| asked.answer.is_some()));
-        let heard = fencing.flags(Asked::heard).iter().all(|heard| *heard);
+        let settled = fencing.flags(|asked| asked.answer.is_some() || asked.hopeless());
+        let settled = settled.iter().all(|settled| *settled);
         let anyone = fencing
             .flags(|asked| asked.answer.is_some())
             .contains(&true);
-        // "What is found" needs somebody who looked: a ledger is never emptied because its bookies are merely down (R14).
+        // "What is found" needs somebody who looked: a ledger is never emptied because its bookies are merely down (R14). Whoever may
+        // still answer is waited for: nothing above what the fences name is looked for.
         let accepted = match policy {
             Policy::Strict => false,
             Policy::AcceptLoss { up_to } => anyone || up_to.is_some(),
         };
-        if covered || accepted && (heard || now >= fencing.since + patience) {
-            self.begin_reading();
+        if covered || accepted && (settled || now >= fencing.since + patience) {
+            self.begin_reading(now);
             return;
         }
         let hopeful = fencing.flags(|asked| !asked.hopeless());
-        if !ensemble_covered(quorums, &hopeful) {
+        if !accepted && !ensemble_covered(quorums, &hopeful) {
             let members = fencing.answers(&ensemble);
             let ledger = self.config.ledger;
             let entry = self.ledger().last_fragment().first;
@@ -143,7 +145,7 @@ impl RecoveryCore {
     }
 
     /// R5: the base is the highest confirmed end that a fence returned, at least the last fragment's first entry.
-    fn begin_reading(&mut self) {
+    fn begin_reading(&mut self, now: Duration) {
         let Phase::Fencing(fencing) = &self.phase else {
             return;
         };
@@ -159,6 +161,7 @@ impl RecoveryCore {
         let floor = self.floor();
         self.base = confirmed.unwrap_or(EntryId(0)).max(floor);
         self.held_end = held_end.unwrap_or(EntryId(0));
+        self.reading_since = now;
         self.phase = Phase::Reading;
         self.local = Local::new(self.ledger().last_fragment().clone());
         self.place_reader();

@@ -1,11 +1,11 @@
-//! Finding the end: recovery reads in entry order, decided one by one (R6, R7, R13), and an operator's word (R14).
+//! Finding the end: recovery reads in entry order, decided one by one (R6, R7, R13).
 
 use std::time::Duration;
 
 use hulse_proto::bookie::{BookieError, RecoveryReadAnswer, RecoveryReadRequest, StoredEntry};
 use hulse_proto::entry::{Entry, EntryHeader};
 use hulse_proto::id::EntryId;
-use hulse_proto::ledger::{LedgerKind, Loss, LossKind, Member};
+use hulse_proto::ledger::{LedgerKind, LossKind, Member};
 use hulse_proto::mutant::Mutant;
 
 use super::asked::{Asked, Pace};
@@ -61,7 +61,7 @@ impl EntryReads {
             .count()
     }
 
-    fn all(&self, wanted: impl Fn(&Asked<Promise>) -> bool) -> bool {
+    pub(super) fn all(&self, wanted: impl Fn(&Asked<Promise>) -> bool) -> bool {
         self.asked.iter().flatten().all(wanted)
     }
 
@@ -199,7 +199,7 @@ impl RecoveryCore {
         if entry_covered(quorums, no_more) && (definite || impatient) {
             return Verdict::Absent(Some(LossKind::TailLost));
         }
-        if self.config.policy != Policy::Strict && (reads.all(Asked::heard) || impatient) {
+        if self.config.policy != Policy::Strict && (self.given_up_on(now, reads) || impatient) {
             return Verdict::Absent(Some(LossKind::Accepted));
         }
         if definite {
@@ -222,7 +222,7 @@ impl RecoveryCore {
             return false;
         }
         let reads = self.reads.remove(&header.entry);
-        let follows = self.last.is_some() || header.entry == EntryId(0);
+        let follows = self.follows_last(&header) || header.entry == EntryId(0);
         self.last = Some(header);
         self.next = header.entry.next();
         if follows {
@@ -253,13 +253,21 @@ impl RecoveryCore {
         true
     }
 
+    /// No hole is between it and the last entry that was accepted.
+    fn follows_last(&self, header: &EntryHeader) -> bool {
+        self.last
+            .is_some_and(|last| last.entry.next() == header.entry)
+    }
+
     /// R7: offsets and totals go on where the entry before ended.
     fn check_chain(&self, header: &EntryHeader) -> Result<(), String> {
         let log = self.ledger().kind == LedgerKind::Log;
         let before = match &self.last {
-            Some(last) => Some((last.end_offset(), last.cumulative_bytes)),
+            Some(last) if self.follows_last(header) => {
+                Some((last.end_offset(), last.cumulative_bytes))
+            }
             None if header.entry == EntryId(0) => Some((self.ledger().base_offset, 0)),
-            None => None,
+            _ => None,
         };
         let Some((offset, bytes)) = before else {
             return Ok(());
@@ -290,21 +298,15 @@ impl RecoveryCore {
         }
     }
 
-    /// Takes the proof, or the word, that an entry is not there.
+    /// Takes the proof that an entry is not there; or the word (R14), of which `accepting` tells.
     fn absent(
         &mut self,
         entry: EntryId,
         loss: Option<LossKind>,
         effects: &mut Vec<RecoveryEffect>,
     ) -> bool {
-        if let Policy::AcceptLoss { up_to: Some(_) } = self.config.policy {
-            // A hole below the named end: what lies above it is kept.
-            self.reads.remove(&entry);
-            self.note_loss(LossKind::Accepted, entry);
-            self.anchoring = false;
-            self.last = None;
-            self.next = entry.next();
-            return true;
+        if let Policy::AcceptLoss { up_to } = self.config.policy {
+            return self.given_up(entry, loss, up_to);
         }
         if !self.anchoring {
             if let Some(kind) = loss {
@@ -313,43 +315,16 @@ impl RecoveryCore {
             self.end = Some(entry);
             return false;
         }
-        let loss = match (loss, self.config.policy) {
-            (Some(kind), _) => kind,
-            (None, Policy::AcceptLoss { .. }) => LossKind::Accepted,
+        let Some(kind) = loss else {
             // A confirmed entry cannot be absent: its copies were lost without a trace.
-            (None, Policy::Strict) => {
-                self.lost(entry, effects);
-                return false;
-            }
-        };
-        self.note_loss(loss, entry);
-        self.reads.clear();
-        if entry == EntryId(0) {
-            self.end = Some(entry);
+            self.lost(entry, effects);
             return false;
-        }
-        self.next = EntryId(entry.0 - 1);
-        true
+        };
+        self.note_loss(kind, entry);
+        self.look_below(entry)
     }
 
-    /// Seals where the operator said, if the entry below is there to give the totals.
-    fn seal_at(&mut self, up_to: EntryId, effects: &mut Vec<RecoveryEffect>) {
-        if self.last.is_none() {
-            self.lost(EntryId(up_to.0 - 1), effects);
-            return;
-        }
-        self.note_loss(LossKind::Accepted, up_to);
-        self.end = Some(up_to);
-    }
-
-    /// The earliest word about a loss stands, as walking down lowers it.
-    fn note_loss(&mut self, kind: LossKind, from: EntryId) {
-        let from = self.loss.map_or(from, |loss| loss.from.min(from));
-        let at = self.config.now_ms;
-        self.loss = Some(Loss { kind, from, at });
-    }
-
-    fn lost(&mut self, entry: EntryId, effects: &mut Vec<RecoveryEffect>) {
+    pub(super) fn lost(&mut self, entry: EntryId, effects: &mut Vec<RecoveryEffect>) {
         let error = RecoverError::Damaged {
             ledger: self.config.ledger,
             entry,

@@ -163,8 +163,8 @@ impl Admin {
         Ok(ledgers.map(Ledger::from_wire).collect())
     }
 
-    /// Gives up what cannot be read of a ledger, from `up_to` on or from where reading fails, so that its partition opens again
-    /// (storage.md R14). The records there are lost.
+    /// Gives up what cannot be read of a ledger, or with `up_to` everything from there on, so that its partition opens again
+    /// (storage.md R14). These records are lost; what can be read behind damage is kept.
     ///
     /// # Errors
     /// LEDGER_NOT_FOUND, PRECONDITION_FAILED, …; or the outcome is unknown.

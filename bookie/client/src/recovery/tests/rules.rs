@@ -1,6 +1,7 @@
 //! One test per rule of recovery (storage.md R1–R14).
 
 use bookie_metadata::Txn;
+use hulse_proto::bookie::BookieError;
 use hulse_proto::id::{CellId, EntryId, FenceToken};
 use hulse_proto::ledger::{LedgerMetadata, LedgerState, LossKind, ledger_key};
 
@@ -215,4 +216,114 @@ fn accepted_loss_never_empties_a_ledger_whose_bookies_are_merely_down() {
         matches!(refused, Err(RecoverError::Unavailable { .. })),
         "{refused:?}"
     );
+}
+
+/// Ten entries of which the bookie knows `confirmed` as confirmed, without those that are damaged; where it is sealed, and the loss.
+fn sealed_without(confirmed: u64, damaged: &[u64]) -> (LedgerMetadata, Option<u64>) {
+    let mut scene = Scene::new(&open_metadata(1, 1, 1), 1, None);
+    let entries = entries(10);
+    for entry in &entries {
+        scene.add(0, entry, confirmed);
+    }
+    for entry in damaged {
+        scene.bookies[0].damage(LEDGER, EntryId(*entry));
+    }
+    let mut recoverer = scene.recoverer_with(1, Policy::AcceptLoss { up_to: None });
+    let closed = scene.run(&mut recoverer, |_, _| true).unwrap();
+    let totals = closed.closed.unwrap();
+    if let Some(last) = totals.end.0.checked_sub(1) {
+        let last = entries[last as usize].header();
+        assert_eq!(totals.bytes, last.cumulative_bytes);
+        assert_eq!(totals.digest, last.cumulative_digest);
+        assert_eq!(totals.offset_span, last.end_offset().0);
+    }
+    let loss = closed.loss.map(|loss| loss.from.0);
+    (closed, loss)
+}
+
+#[test]
+fn accepted_loss_keeps_what_can_be_read_behind_what_is_damaged() {
+    for (confirmed, damaged, end, from) in [
+        (3, &[5][..], 10, 5),
+        (3, &[5, 6, 8], 10, 5),
+        // The last that is known to be confirmed.
+        (3, &[2], 10, 2),
+        (9, &[8], 10, 8),
+        (0, &[0], 10, 0),
+        // Nothing is behind it.
+        (3, &[5, 8, 9], 8, 5),
+        (3, &[2, 3, 4, 5, 6, 7, 8, 9], 2, 2),
+        (10, &[8, 9], 8, 8),
+        (1, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 0, 0),
+    ] {
+        let (closed, loss) = sealed_without(confirmed, damaged);
+        assert_eq!(
+            (closed.closed.unwrap().end, loss),
+            (EntryId(end), Some(from)),
+            "{confirmed} confirmed, without {damaged:?}"
+        );
+    }
+}
+
+#[test]
+fn accepted_loss_ends_where_an_entry_is_proven_to_be_absent() {
+    let mut scene = Scene::new(&open_metadata(3, 3, 2), 3, None);
+    let entries = entries(8);
+    // Entry 5 reached nobody, so nothing from there on was confirmed; of entry 3 no copy can be read.
+    for entry in entries.iter().filter(|entry| entry.header().entry.0 != 5) {
+        for bookie in 0..3 {
+            scene.add(bookie, entry, 2);
+        }
+    }
+    for bookie in &mut scene.bookies {
+        bookie.damage(LEDGER, EntryId(3));
+    }
+    let mut recoverer = scene.recoverer_with(1, Policy::AcceptLoss { up_to: None });
+    let closed = scene.run(&mut recoverer, |_, _| true);
+    assert_eq!(end_of(&closed), 5);
+    assert_eq!(closed.unwrap().loss.unwrap().from, EntryId(3));
+}
+
+/// A bookie that has no time now, or whose answer is lost once, has what it has.
+#[test]
+fn accepted_loss_waits_for_bookies_that_only_answer_late() {
+    let mut scene = Scene::new(&open_metadata(1, 1, 1), 1, None);
+    for entry in &entries(10) {
+        scene.add(0, entry, 3);
+    }
+    scene.bookies[0].damage(LEDGER, EntryId(5));
+    let mut recoverer = scene.recoverer_with(1, Policy::AcceptLoss { up_to: None });
+    let busy = std::cell::Cell::new(3);
+    scene.event(&mut recoverer, RecoveryEvent::Start);
+    while recoverer.done.is_none() {
+        if recoverer.asks.is_empty() {
+            recoverer.now = recoverer.core.next_wakeup().unwrap().max(recoverer.now);
+            scene.event(&mut recoverer, RecoveryEvent::Tick);
+        }
+        let asks = std::mem::take(&mut recoverer.asks);
+        for (position, member, ask) in asks {
+            let answered = match &ask {
+                BookieAsk::Read(request) if request.entry == EntryId(7) && busy.get() > 0 => {
+                    busy.set(busy.get() - 1);
+                    let entry = request.entry;
+                    let why = "connection closed".to_owned();
+                    let result = Err(BookieError::NoAnswer { why });
+                    RecoveryEvent::Read {
+                        position,
+                        entry,
+                        result,
+                    }
+                }
+                _ => {
+                    recoverer.asks.push((position, member, ask));
+                    scene.deliver(&mut recoverer, |_, _| true);
+                    continue;
+                }
+            };
+            scene.event(&mut recoverer, answered);
+        }
+    }
+    let closed = recoverer.done.take().unwrap();
+    assert_eq!((end_of(&closed), busy.get()), (10, 0));
+    assert_eq!(closed.unwrap().loss.unwrap().from, EntryId(5));
 }
