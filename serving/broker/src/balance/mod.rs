@@ -2,7 +2,8 @@
 //!
 //! Each broker counts the bytes of its partitions (`rate`) and tells them when it is asked (`state`, `asking`). The balancer (`run`) looks
 //! three times in a period; when brokers were uneven in all three (`judge`), the moves that help (`plan`, over `model`) are made by planned
-//! hand-over, a few at once. `words` says why, `metrics` counts.
+//! hand-over, a few at once; where nothing was moved for two cool-downs, when they were in all looks of six periods. `words` says why,
+//! `metrics` counts.
 
 mod asking;
 mod judge;

@@ -14,7 +14,7 @@ pub(super) const TOLD_BYTES_MAX: (u64, u64) = (1 << 36, 1 << 50);
 pub(super) const TOLD_OPEN_MAX: u64 = 1 << 30;
 /// Brokers whose loads differ by less are even, whatever the share: nobody has anything of a move.
 pub(super) const GAP_MIN: u64 = 64 << 10;
-/// Looks in a row that must find brokers uneven before anything is moved; an interval has so many.
+/// Looks in a row that must find brokers uneven and a plan that helps before anything is moved; an interval has so many.
 pub(super) const LOOKS: u32 = 3;
 
 /// How brokers are evened out.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use hulse_proto::id::{NodeName, PartitionId, TopicId};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use uuid::Uuid;
@@ -216,12 +215,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        // The same cases in each run. Of many others a few move one partition late: where a plan stands at the edge of what helps. That is
-        // not mended yet.
-        rng_seed: RngSeed::Fixed(7),
-        ..ProptestConfig::with_cases(32)
-    })]
+    #![proptest_config(ProptestConfig::default())]
 
     /// Rates as brokers measure them, each sample up to a fifth above or below what it is: once at rest, nothing moves for an hour.
     #[test]
@@ -265,8 +259,8 @@ fn uneven_brokers_are_evened_out_in_the_third_look_and_at_once_by_an_operators_w
     let partitions = (0..12).map(|_| (0, MIB, false)).collect::<Vec<_>>();
     let mut world = World::new(vec![true, true, true], partitions.clone());
     let rate = |_| MIB;
-    assert_eq!(world.look(rate), (Verdict::Wait(1), 0));
-    assert_eq!(world.look(rate), (Verdict::Wait(2), 0));
+    assert_eq!(world.look(rate), (Verdict::Wait { seen: 1, of: 3 }, 0));
+    assert_eq!(world.look(rate), (Verdict::Wait { seen: 2, of: 3 }, 0));
     assert_eq!(world.look(rate), (Verdict::Act, 8));
     assert_eq!(world.look(rate), (Verdict::Even, 0));
     let world = World::new(vec![true, true, true], partitions);
@@ -274,6 +268,36 @@ fn uneven_brokers_are_evened_out_in_the_third_look_and_at_once_by_an_operators_w
     let look = Judge::default().look(&mut scene, &world.limits, (LOOK, true));
     assert_eq!((look.verdict, look.planned.moves.len()), (Verdict::Act, 8));
     assert_eq!(look.planned.after.percent, 0);
+}
+
+#[test]
+fn brokers_at_rest_are_left_alone_longer_unless_loads_clearly_change() {
+    let partitions = (0..20).map(|index| (index, MIB, false));
+    let mut world = World::new(vec![true, true], partitions);
+    for _ in 0..130 {
+        assert_eq!(world.look(|_| MIB), (Verdict::Even, 0));
+    }
+    // A quarter more on one broker: just uneven.
+    let more = |index: usize| MIB + MIB / 4 * (1 - index as u64 % 2);
+    for seen in 1..18 {
+        assert_eq!(world.look(more), (Verdict::Wait { seen, of: 18 }, 0));
+    }
+    assert_eq!(world.look(more), (Verdict::Act, 1));
+    for _ in 0..130 {
+        assert_eq!(world.look(more), (Verdict::Even, 0));
+    }
+    let twice = |index: usize| 2 * more(index) - MIB * (index as u64 % 2);
+    for seen in 1..3 {
+        assert_eq!(world.look(twice), (Verdict::Wait { seen, of: 3 }, 0));
+    }
+    assert_eq!(world.look(twice).0, Verdict::Act);
+    // And so is a broker that comes.
+    for _ in 0..130 {
+        world.look(|_| MIB);
+    }
+    world.ready.push(true);
+    let seen: Vec<_> = (0..3).map(|_| world.look(|_| MIB).0).collect();
+    assert_eq!(seen[2], Verdict::Act, "{seen:?}");
 }
 
 #[test]

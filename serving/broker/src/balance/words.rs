@@ -1,7 +1,7 @@
 //! Why moves are made or are not, for people.
 
 use super::judge::{Look, Verdict};
-use super::model::{BalanceLimits, GAP_MIN, LOOKS};
+use super::model::{BalanceLimits, GAP_MIN};
 
 /// One sentence.
 pub(super) fn words(look: &Look, limits: &BalanceLimits) -> String {
@@ -16,8 +16,8 @@ pub(super) fn words(look: &Look, limits: &BalanceLimits) -> String {
             hulse_proto::size::about(GAP_MIN)
         ),
         Verdict::Even => format!("even: the furthest broker is {percent} % from the mean"),
-        Verdict::Wait(seen) => format!(
-            "uneven: the furthest broker is {percent} % from the mean, in {seen} of {LOOKS} looks; partitions move when it stays so"
+        Verdict::Wait { seen, of } => format!(
+            "uneven: the furthest broker is {percent} % from the mean, in {seen} of {of} looks; partitions move when it stays so"
         ),
         Verdict::NothingHelps => {
             let mut why = Vec::new();
