@@ -132,6 +132,15 @@ impl<C, S> WeakSender<C, S> {
         }
     }
 
+    /// True while it rests, and its state is one that is asked for.
+    pub fn rests_as(&self, is_asked_for: impl FnOnce(&S) -> bool) -> bool {
+        let Some(mailbox) = self.0.upgrade() else {
+            return false;
+        };
+        let state = mailbox.lock();
+        state.resting.as_ref().is_some_and(is_asked_for)
+    }
+
     /// True once nothing is left of the mailbox.
     pub fn is_gone(&self) -> bool {
         self.0.strong_count() == 0

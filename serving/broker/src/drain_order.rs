@@ -32,19 +32,19 @@ impl DrainOrder {
 
     /// Gives the order, or takes it back. True if it was otherwise before.
     pub(crate) fn set(&self, stands: bool) -> bool {
-        self.note(None);
-        self.0
+        let changed = self
+            .0
             .stands
-            .send_if_modified(|before| std::mem::replace(before, stands) != stands)
+            .send_if_modified(|before| std::mem::replace(before, stands) != stands);
+        self.note(None);
+        changed
     }
 
-    /// Keeps why a partition could not be given away.
+    /// Keeps why a partition could not be given away, while the order stands; or that none is left of which that is so.
     pub(crate) fn note(&self, fault: Option<Fault>) {
-        *self
-            .0
-            .fault
-            .lock()
-            .expect("no code panics while it holds this lock") = fault;
+        let kept = self.0.fault.lock();
+        let mut kept = kept.expect("no code panics while it holds this lock");
+        *kept = fault.filter(|_| self.stands());
     }
 
     /// What was kept last.
@@ -53,5 +53,34 @@ impl DrainOrder {
         fault
             .expect("no code panics while it holds this lock")
             .clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hulse_proto::error::Reason;
+
+    use super::*;
+
+    #[test]
+    fn fault_is_kept_while_the_order_stands_and_somebody_has_it() {
+        let order = DrainOrder::default();
+        let fault = || Some(Fault::new(Reason::DataDamaged, "for a test"));
+        order.note(fault());
+        assert!(order.fault().is_none(), "nobody ordered anything");
+        assert!(order.set(true));
+        order.note(fault());
+        assert!(order.fault().is_some());
+        assert!(!order.set(true), "the same order");
+        order.note(fault());
+        order.note(None);
+        assert!(order.fault().is_none(), "all went");
+        order.note(fault());
+        assert!(order.set(false));
+        order.note(fault());
+        assert!(
+            order.fault().is_none(),
+            "what ended late is not of the next order"
+        );
     }
 }

@@ -63,3 +63,44 @@ async fn members_that_leave_or_were_replaced_leave_a_ledger_that_rests() {
     fill(&writer, 0, 10).await;
     assert_eq!(writer.confirmed_end(), EntryId(20));
 }
+
+/// A bookie that is lost stays registered: it wakes no writer that does not name it.
+#[tokio::test(start_paused = true)]
+async fn writers_that_rest_are_not_woken_for_a_lost_bookie_of_others() {
+    let cluster = Cluster::new(4, 3, 3, 2);
+    for bookie in &cluster.bookies {
+        register(&cluster, bookie.member(), wire::bookie::State::Active).await;
+    }
+    let client = cluster.client(1);
+    let writer = open(&client, 0).await;
+    fill(&writer, 0, 10).await;
+    let ensemble = writer.metadata().last_fragment().ensemble.clone();
+    let mut members = cluster.bookies.iter().map(|bookie| bookie.member());
+    let other = members.find(|member| !ensemble.contains(member)).unwrap();
+    register(&cluster, other, wire::bookie::State::Lost).await;
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    sleep(Duration::from_secs(5)).await;
+    let resting = tasks();
+    let follower = client.clone();
+    tokio::spawn(async move { follower.follow_departures().await });
+    for _ in 0..300 {
+        sleep(Duration::from_millis(400)).await;
+        assert_eq!(tasks(), resting + 1, "the follower, and no writer");
+    }
+    register(&cluster, &ensemble[0], wire::bookie::State::Lost).await;
+    let began = Instant::now();
+    register(&cluster, other, wire::bookie::State::Active).await;
+    while writer
+        .metadata()
+        .last_fragment()
+        .ensemble
+        .contains(&ensemble[0])
+    {
+        assert!(began.elapsed() < Duration::from_secs(40));
+        sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -216,6 +216,12 @@ impl WriterCore {
         }
     }
 
+    /// Some member is to leave, or was to.
+    pub(super) fn has_leaving(&self, staying: &[Member]) -> bool {
+        let leaves = |position: &Position| position.leaving || !staying.contains(&position.member);
+        self.positions.iter().any(leaves)
+    }
+
     /// Sends one copy (W2): the confirmed end it carries never lies above the entry.
     pub(super) fn send(
         &mut self,

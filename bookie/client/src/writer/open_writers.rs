@@ -32,7 +32,7 @@ impl OpenWriters {
         known.writers.push(writer);
     }
 
-    /// Tells all of them which bookies stay. It starts those that rest.
+    /// Tells them which bookies stay. One that rests is started only if a member of its leaves.
     pub(crate) fn tell_staying(&self, staying: &Arc<[Member]>) {
         let writers = {
             let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,6 +41,9 @@ impl OpenWriters {
             known.writers.clone()
         };
         for writer in writers {
+            if writer.rests_as(|task| !task.has_leaving(staying)) {
+                continue;
+            }
             // One that is gone meanwhile needs to know nothing.
             let _ = writer.send(Command::Staying(Arc::clone(staying)));
         }

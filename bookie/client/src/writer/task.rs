@@ -154,6 +154,11 @@ enum Wake {
 }
 
 impl Task {
+    /// As [`WriterCore::has_leaving`].
+    pub(super) fn has_leaving(&self, staying: &[Member]) -> bool {
+        self.core.has_leaving(staying)
+    }
+
     async fn run(mut self: Box<Self>, mut inbox: Inbox<Command, Box<Self>>) {
         let timer = sleep_until(Instant::now() + LINGER);
         tokio::pin!(timer);

@@ -16,10 +16,13 @@ const EXPECTED_MAX: Duration = Duration::from_secs(5);
 /// Partitions that are expected at once; of more, clients are sent to and fro for a moment.
 const ARRIVALS_MAX: usize = 10_000;
 
-struct Arrival {
-    until: Instant,
-    /// Its end wakes those that wait.
-    over: watch::Sender<()>,
+/// Until when it is expected. Its end wakes those that wait.
+struct Arrival(watch::Sender<Instant>);
+
+impl Arrival {
+    fn until(&self) -> Instant {
+        *self.0.borrow()
+    }
 }
 
 /// The expected ones.
@@ -33,17 +36,20 @@ impl Arrivals {
             .expect("no code panics while it holds this lock")
     }
 
-    /// It will come soon.
+    /// It will come soon. Announced again, those that wait for it already wait on.
     pub(super) fn expect(&self, partition: PartitionId) {
         let now = Instant::now();
+        let until = now + EXPECTED_MAX;
         let mut all = self.lock();
-        all.retain(|_, arrival| arrival.until > now);
-        if all.len() < ARRIVALS_MAX {
-            let arrival = Arrival {
-                until: now + EXPECTED_MAX,
-                over: watch::Sender::new(()),
-            };
-            all.insert(partition, arrival);
+        all.retain(|_, arrival| arrival.until() > now);
+        match all.get(&partition) {
+            Some(arrival) => {
+                arrival.0.send_replace(until);
+            }
+            None if all.len() < ARRIVALS_MAX => {
+                all.insert(partition, Arrival(watch::Sender::new(until)));
+            }
+            None => {}
         }
     }
 
@@ -56,12 +62,18 @@ impl Arrivals {
     pub(super) async fn wait(&self, partition: PartitionId) {
         let found = {
             let all = self.lock();
-            let found = all.get(&partition);
-            found.map(|arrival| (arrival.until, arrival.over.subscribe()))
+            all.get(&partition).map(|arrival| arrival.0.subscribe())
         };
-        if let Some((until, mut over)) = found {
-            // Nothing is ever sent: it ends when the sender does.
-            drop(timeout_at(until, over.changed()).await);
+        let Some(mut arrival) = found else {
+            return;
+        };
+        loop {
+            let until = *arrival.borrow_and_update();
+            // Another time: it was announced again. No sender any more: it is over.
+            match timeout_at(until, arrival.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return,
+            }
         }
     }
 }
@@ -95,5 +107,24 @@ mod tests {
         assert_eq!(began.elapsed(), Duration::from_millis(5_300));
         arrivals.wait(partition).await;
         assert_eq!(began.elapsed(), Duration::from_millis(5_300));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_what_is_announced_again_waits_on() {
+        let partition = PartitionId {
+            topic: TopicId(Uuid::from_u128(7)),
+            index: 0,
+        };
+        let arrivals = Arrivals::default();
+        let began = Instant::now();
+        arrivals.expect(partition);
+        let comes = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            arrivals.expect(partition);
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            arrivals.over(partition);
+        };
+        tokio::join!(comes, arrivals.wait(partition));
+        assert_eq!(began.elapsed(), Duration::from_secs(7));
     }
 }

@@ -1,11 +1,7 @@
 //! Whose partitions are to be, by an operator's word.
 
-use bookie_metadata::Op;
-use bookie_metadata::Txn;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{NodeName, PartitionId};
-use hulse_proto::wire::Message as _;
-use hulse_proto::wire::metadata::Pin;
 use hulse_proto::wire::v1;
 use hulse_proto::wire::v1::partition_work::Work;
 
@@ -14,8 +10,6 @@ use super::peers::work_on;
 use super::wire::{invalid, topic_name};
 use crate::authorise::{Action, Resource};
 use crate::balance::MoveReason;
-use crate::keys::pin_key;
-use crate::storage_fault;
 
 impl Front {
     /// Moves a partition to a broker, or only says to whom it goes when nobody holds it.
@@ -39,7 +33,7 @@ impl Front {
                 return Err(invalid("a pin names a broker"));
             }
             // Nobody is meant any more.
-            self.set_pin(id, None).await?;
+            self.topics.unpin(id).await?;
             return Ok(v1::MovePartitionResponse { leader_epoch: 0 });
         }
         let to = NodeName::new(&request.broker).map_err(|error| invalid(error.to_string()))?;
@@ -50,28 +44,10 @@ impl Front {
             .moved(MoveReason::Operator, done.is_ok());
         let done = done?;
         if request.pin {
-            self.set_pin(id, Some(&to)).await?;
+            self.topics.pin(&name, id, &to).await?;
         }
         Ok(v1::MovePartitionResponse {
             leader_epoch: done.leader_epoch,
         })
-    }
-
-    async fn set_pin(&self, id: PartitionId, to: Option<&NodeName>) -> Result<(), Fault> {
-        let key = pin_key(id);
-        let op = match to {
-            Some(to) => {
-                let broker = to.as_str().to_owned();
-                Op::put(key, Pin { broker }.encode_to_vec())
-            }
-            None => Op::Delete { key },
-        };
-        let txn = Txn {
-            compares: Vec::new(),
-            ops: vec![op],
-        };
-        let done = self.metadata.txn(txn).await;
-        done.map(drop)
-            .map_err(|error| storage_fault::metadata(&error))
     }
 }

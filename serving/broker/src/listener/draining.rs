@@ -5,6 +5,7 @@
 //! the same order. Partitions go at a pace, so that those who look them up anew do not come all at once (operations.md, fault list 6).
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use hulse_proto::id::{NodeName, PartitionId};
 use hulse_proto::wire::v1;
 use hulse_proto::wire::v1::drain_broker_request::Order;
 use hulse_proto::wire::v1::peers_client::PeersClient;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tonic::transport::Channel;
 
 use super::front::Front;
@@ -25,6 +26,8 @@ use crate::balance::MoveReason;
 const AT_ONCE: usize = 16;
 /// While the order stands, what the broker has is looked for this often: some of it may have been refused.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A partition that cannot be given away is tried again at least this often.
+const TRY_EVERY_MAX: Duration = Duration::from_secs(30);
 /// How long the named broker may take to answer.
 const ORDER_MAX: Duration = Duration::from_secs(5);
 
@@ -118,24 +121,35 @@ impl Front {
     pub(crate) async fn follow_order(self: Arc<Self>) {
         let mut order = self.order.subscribe();
         while order.wait_for(|stands| *stands).await.is_ok() {
-            // Whether the others have heard by now that this one drains does not matter: each is asked first whether it takes what it gets,
-            // and what comes back meanwhile is given away at the next look.
-            let held = self.held();
-            let count = held.len();
-            if count > 0 {
-                let given = self.give_away(held, || self.order.stands()).await;
-                tracing::info!(given, count, "partitions were handed over by order");
+            let mut refused = Refused::default();
+            while self.order.stands() {
+                // Whether the others have heard by now that this one drains does not matter: each is asked first whether it takes what it
+                // gets, and what comes back meanwhile is given away at the next look.
+                let due = refused.due(self.held(), Instant::now());
+                let count = due.len();
+                if count > 0 {
+                    let given = self.give_away(due, || self.order.stands()).await;
+                    tracing::info!(
+                        given = given.count,
+                        count,
+                        "partitions were handed over by order"
+                    );
+                    for (id, fault) in given.refused {
+                        refused.note(id, fault, Instant::now());
+                    }
+                }
+                self.order.note(refused.last());
+                sleep(LOOK_EVERY).await;
             }
-            sleep(LOOK_EVERY).await;
         }
     }
 
-    /// Hands these over to whoever gets them next, at the pace of the configuration, while it `goes_on`. How many went.
+    /// Hands these over to whoever gets them next, at the pace of the configuration, while it `goes_on`.
     pub(super) async fn give_away(
         &self,
         ids: Vec<PartitionId>,
         goes_on: impl Fn() -> bool,
-    ) -> usize {
+    ) -> Given {
         let goes_on = &goes_on;
         let owners = &self.partitions.with.owners;
         let given = paced(ids, self.config.drain_rate).map(|id| async move {
@@ -147,18 +161,69 @@ impl Front {
             self.metrics
                 .balance()
                 .moved(MoveReason::Leaving, given.is_ok());
-            given
-                .inspect_err(|fault| {
+            Some((id, given.map(drop)))
+        });
+        let mut ended = pin!(given.buffer_unordered(AT_ONCE));
+        let mut given = Given::default();
+        while let Some(ended) = ended.next().await {
+            match ended {
+                // It did not begin any more, or nobody can have it.
+                None => {}
+                Some((_, Ok(()))) => given.count += 1,
+                Some((id, Err(fault))) => {
                     tracing::debug!(partition = %id, %fault, "a partition could not be handed over");
-                    // It went by another way, which is what was wanted.
+                    // What went by another way is where it was wanted.
                     if fault.reason != Reason::PartitionMoved {
                         self.order.note(Some(fault.clone()));
+                        given.refused.push((id, fault));
                     }
-                })
-                .ok()
-        });
-        let given = given.buffer_unordered(AT_ONCE);
-        given.filter_map(std::future::ready).count().await
+                }
+            }
+        }
+        given
+    }
+}
+
+/// What became of partitions that were to go.
+#[derive(Default)]
+pub(super) struct Given {
+    /// How many went.
+    pub(super) count: usize,
+    /// Those that could not go.
+    refused: Vec<(PartitionId, Fault)>,
+}
+
+/// Partitions that could not go, such as one that does not open: tried again less and less often, as each try asks its heir and metadata.
+#[derive(Default)]
+struct Refused(BTreeMap<PartitionId, Wait>);
+
+struct Wait {
+    until: Instant,
+    wait: Duration,
+    fault: Fault,
+}
+
+impl Refused {
+    /// Which of those that are still held are to be tried now. Others are forgotten.
+    fn due(&mut self, held: Vec<PartitionId>, now: Instant) -> Vec<PartitionId> {
+        // In order.
+        self.0.retain(|id, _| held.binary_search(id).is_ok());
+        let due = held.into_iter();
+        let due = due.filter(|id| self.0.get(id).is_none_or(|waits| waits.until <= now));
+        due.collect()
+    }
+
+    fn note(&mut self, id: PartitionId, fault: Fault, now: Instant) {
+        let before = self.0.get(&id).map(|waits| waits.wait);
+        let wait = before.map_or(LOOK_EVERY, |wait| (wait * 2).min(TRY_EVERY_MAX));
+        let until = now + wait;
+        self.0.insert(id, Wait { until, wait, fault });
+    }
+
+    /// Why one of them could not go.
+    fn last(&self) -> Option<Fault> {
+        let newest = self.0.values().max_by_key(|waits| waits.until);
+        newest.map(|waits| waits.fault.clone())
     }
 }
 
@@ -172,4 +237,43 @@ fn paced(ids: Vec<PartitionId>, rate: u32) -> impl Stream<Item = PartitionId> {
         pace.tick().await;
         Some((id, (ids, pace)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use hulse_proto::id::TopicId;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_go_is_tried_less_and_less_often_and_forgotten_once_it_went() {
+        let id = |index| PartitionId {
+            topic: TopicId(Uuid::from_u128(7)),
+            index,
+        };
+        let damaged = || Fault::new(Reason::DataDamaged, "for a test");
+        let held = || vec![id(0), id(1)];
+        let mut refused = Refused::default();
+        let began = Instant::now();
+        let mut tries = Vec::new();
+        // Two minutes, a look each second; partition 1 went at once, and comes back.
+        for second in 0..120_u64 {
+            let now = began + Duration::from_secs(second);
+            let due = refused.due(held(), now);
+            assert!(due.contains(&id(1)), "{second}");
+            if due.contains(&id(0)) {
+                tries.push(second);
+                refused.note(id(0), damaged(), now);
+            }
+        }
+        assert_eq!(tries, [0, 1, 3, 7, 15, 31, 61, 91]);
+        assert_eq!(
+            refused.last().map(|fault| fault.reason),
+            Some(Reason::DataDamaged)
+        );
+        assert_eq!(refused.due(vec![id(1)], began), [id(1)]);
+        assert!(refused.last().is_none());
+        assert_eq!(refused.due(held(), began), held());
+    }
 }

@@ -195,7 +195,7 @@ impl Front {
         let count = open.len();
         let paced = Duration::from_secs(count as u64 / u64::from(self.config.drain_rate.max(1)));
         match timeout(paced + LEAVING, self.give_away(open, || true)).await {
-            Ok(given) => tracing::info!(given, count, "partitions were handed over"),
+            Ok(given) => tracing::info!(given = given.count, count, "partitions were handed over"),
             Err(_) => tracing::warn!(
                 count,
                 "not all partitions were handed over in time; others take them over"

@@ -18,6 +18,8 @@ use crate::storage_fault;
 const KEPT_FOR: Duration = Duration::from_secs(10);
 /// Partitions that are read ahead at once; of more, nothing is kept.
 const PARTITIONS_MAX: usize = 1_000;
+/// Ledgers of all of them together, a few hundred bytes each; of a partition with which it would be more, nothing is kept.
+const LEDGERS_MAX: usize = 200_000;
 
 /// Closed ledgers.
 pub(crate) type Closed = Arc<BTreeMap<LedgerId, LedgerMetadata>>;
@@ -35,8 +37,9 @@ impl ReadAhead {
 
     fn keep(&self, partition: PartitionId, closed: Closed) {
         let mut all = self.lock();
-        all.retain(|_, (at, _)| at.elapsed() < KEPT_FOR);
-        if all.len() < PARTITIONS_MAX {
+        all.retain(|id, (at, _)| *id != partition && at.elapsed() < KEPT_FOR);
+        let ledgers: usize = all.values().map(|(_, closed)| closed.len()).sum();
+        if all.len() < PARTITIONS_MAX && ledgers.saturating_add(closed.len()) <= LEDGERS_MAX {
             all.insert(partition, (Instant::now(), closed));
         }
     }
@@ -104,4 +107,57 @@ fn described(
         )
     });
     Box::pin(looks.buffered(LOOKS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use hulse_proto::id::{FenceToken, Offset, OwnerEpoch, TopicId};
+    use hulse_proto::ledger::Quorums;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn ledgers_of_all_partitions_together_are_bounded() {
+        let partition = |index| PartitionId {
+            topic: TopicId(Uuid::from_u128(7)),
+            index,
+        };
+        let quorums = Quorums {
+            ensemble: 1,
+            write: 1,
+            ack: 1,
+        };
+        let metadata = LedgerMetadata {
+            kind: LedgerKind::Log,
+            partition: partition(0),
+            owner_epoch: OwnerEpoch(1),
+            quorums,
+            state: LedgerState::Closed,
+            recovery_token: FenceToken(0),
+            fragments: Vec::new(),
+            base_offset: Offset(0),
+            writer_nonce: [0; 16],
+            recovery_nonce: [0; 16],
+            repair_nonce: [0; 16],
+            intents: Vec::new(),
+            closed: None,
+            degraded: Vec::new(),
+            loss: None,
+            created_at: 0,
+        };
+        let closed = |count: usize| -> Closed {
+            let ledgers = (0..count).map(|number| (LedgerId(number as u64), metadata.clone()));
+            Arc::new(ledgers.collect())
+        };
+        let ahead = ReadAhead::default();
+        ahead.keep(partition(0), closed(LEDGERS_MAX - 10));
+        ahead.keep(partition(1), closed(11));
+        assert!(ahead.known(partition(1)).is_empty(), "beyond the bound");
+        ahead.keep(partition(2), closed(10));
+        assert_eq!(ahead.known(partition(2)).len(), 10);
+        // Read anew, it takes its own place.
+        ahead.keep(partition(0), closed(LEDGERS_MAX - 10));
+        assert_eq!(ahead.known(partition(0)).len(), LEDGERS_MAX - 10);
+    }
 }

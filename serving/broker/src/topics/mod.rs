@@ -12,13 +12,14 @@
 //!    (storage.md, amendment to M3).
 //!
 //! Reading order: `topic` (the record; `copies`: how many of each record), `change` (one safe compare-and-set), `registry` (create, find,
-//! list, grow; `unknown` spares it work), `deletion`.
+//! list, grow; `unknown` spares it work), `pins`, `deletion`.
 
 mod cache;
 mod change;
 mod copies;
 mod deletion;
 mod demand;
+mod pins;
 mod refusals;
 mod registry;
 mod topic;

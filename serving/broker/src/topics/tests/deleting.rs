@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use bookie_metadata::MemoryStore;
 use bookie_metadata::testing::{Fate, Late};
+use bookie_metadata::{MemoryStore, MetadataStore as _};
 use hulse_proto::error::Reason;
+use hulse_proto::id::NodeName;
 use tokio_util::sync::CancellationToken;
 
 use super::fakes::{Fuse, FusedStore, Remover, faulty, memory, name, reason, topics};
+use crate::keys::pin_key;
 use crate::topics::TopicState;
 
 #[tokio::test(start_paused = true)]
@@ -174,4 +176,29 @@ async fn watch_tells_other_brokers_of_changes() {
     assert!(!other.serves(made.id));
     stop.cancel();
     run.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn topic_that_is_deleted_meanwhile_is_not_pinned() {
+    let (topics, store) = memory();
+    let topic = topics.create(&name("a"), 1).await.unwrap();
+    let partition = topic.partition_ids().next().unwrap();
+    let broker = NodeName::new("b").unwrap();
+    let is_pinned = async || store.get(&pin_key(partition)).await.unwrap().is_some();
+    topics.pin(&name("a"), partition, &broker).await.unwrap();
+    assert!(is_pinned().await);
+    topics.unpin(partition).await.unwrap();
+    assert!(!is_pinned().await);
+    // It was read before it was deleted, and written after.
+    topics
+        .delete(&name("a"), Arc::new(Remover::default()))
+        .await
+        .unwrap();
+    assert!(!topics.pin_of(&topic, partition, &broker).await.unwrap());
+    let gone = topics.pin(&name("a"), partition, &broker).await;
+    assert_eq!(reason(gone), Reason::TopicNotFound);
+    topics.create(&name("a"), 1).await.unwrap();
+    let another = topics.pin(&name("a"), partition, &broker).await;
+    assert_eq!(reason(another), Reason::TopicNotFound);
+    assert!(!is_pinned().await);
 }
