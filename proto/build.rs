@@ -8,6 +8,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "protobuf/log.proto",
         "protobuf/subscriptions.proto",
         "protobuf/consume.proto",
+        "protobuf/groups.proto",
         "protobuf/txn.proto",
         "protobuf/admin.proto",
         "protobuf/peers.proto",

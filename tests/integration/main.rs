@@ -34,6 +34,7 @@ mod retention;
 mod server;
 mod slow_full;
 mod space;
+mod stream_groups;
 mod subscription_commands;
 mod subscriptions;
 mod torn;

@@ -166,8 +166,10 @@ reasons! {
     FencedEpoch = "FENCED_EPOCH", 1601, Fenced, Aborted, NotApplied;
     /// Another consumer took the subscription over.
     ConsumerFenced = "CONSUMER_FENCED", 1602, Fenced, Aborted, NotApplied;
+    /// The consumer is no member of its group any more: its session ended, or another one took its place.
+    MemberFenced = "MEMBER_FENCED", 1603, Fenced, Aborted, NotApplied;
     /// A newer coordinator of the transaction exists.
-    CoordinatorFenced = "COORDINATOR_FENCED", 1603, Fenced, Aborted, NotApplied;
+    CoordinatorFenced = "COORDINATOR_FENCED", 1604, Fenced, Aborted, NotApplied;
     /// The broker is over a limit.
     Overloaded = "OVERLOADED", 1701, Overloaded, ResourceExhausted, NotApplied;
     /// A subscription keeps more of the partition than its topic allows, and producers wait for it.

@@ -51,6 +51,8 @@ pub struct BrokerConfig {
     pub tail_cache_bytes: usize,
     /// Partitions a second that are given away when the broker leaves or is drained.
     pub drain_rate: u32,
+    /// Members of groups, and offsets.
+    pub groups: serving_groups::GroupsConfig,
     /// For tests: a rule that is switched off.
     pub mutation: Mutation,
 }
@@ -81,6 +83,7 @@ impl BrokerConfig {
             drain_rate: 200,
             balance: BalanceLimits::default(),
             tail_cache_bytes: 64 << 20,
+            groups: serving_groups::GroupsConfig::default(),
             mutation: Mutation::default(),
         }
     }

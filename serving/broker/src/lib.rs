@@ -71,6 +71,7 @@ pub use partition::{
 pub use restart::RestartRole;
 pub use retention::{Limits, RetentionPolicy, Setting};
 pub use serve::{Broker, ServeError, serve, serve_with};
+pub use serving_groups::GroupsConfig;
 pub use storage_damage::{DamageReport, DamagedEntries, StorageDamage};
 pub use subscriptions::{
     Dead, NewSubscription, Order, Sharing, StartPoint, SubscribedTopic, Subscription,

@@ -212,7 +212,7 @@ async fn drain(front: &Front) {
 }
 
 /// What a broker does besides answering: topics are watched, unfinished deletions are finished, what retention lets go is trimmed,
-/// subscriptions are kept within their quotas, cursors that nobody has are removed, partitions of dead owners whose copies are lacking
+/// subscriptions are kept within their quotas, cursors that nobody has are removed, names of groups that are gone are free again, partitions of dead owners whose copies are lacking
 /// are opened, the gauge is kept, loads are counted.
 async fn background(front: Arc<Front>, shutdown: CancellationToken) {
     let remover = Arc::new(front.partitions.clone());
@@ -251,6 +251,6 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
-        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run(), settling.run(), front.clone().follow_order(), front.sample_loads()) } => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run(), settling.run(), front.clone().follow_order(), front.sample_loads(), front.sweep_group_names()) } => {}
     }
 }

@@ -149,7 +149,8 @@ fn consume_help() -> String {
         "{}\n\n{}\n\nExamples:\n  hulse consume greetings -o start -n 1\n  \
          hulse consume orders -o -10 -e -f '%p/%o %k: %v\\n'\n  \
          hulse consume orders -o @-15m --output json\n  \
-         hulse consume orders -s billing -n 1 --no-ack",
+         hulse consume orders -s billing -n 1 --no-ack\n  \
+         hulse consume orders -s ledger --type stream -n 10",
         position::HELP,
         format::OUTPUT_HELP
     )

@@ -16,6 +16,8 @@ pub(crate) enum Type {
     Queue,
     /// As queue, and the records of one key go to one consumer at a time, in order
     Keyed,
+    /// Consumers share the partitions, as a consumer group of Kafka does, and with its clients
+    Stream,
 }
 
 /// A subscription of a topic.

@@ -225,6 +225,10 @@ const NEXT: [(Reason, &str); Reason::ALL.len()] = [
         "hulse subscriptions describe TOPIC NAME shows who took it over; --takeover takes it back",
     ),
     (
+        R::MemberFenced,
+        "run the command again: it joins the group anew and goes on from what is committed",
+    ),
+    (
         R::CoordinatorFenced,
         "run the command again: another broker coordinates the transaction by now",
     ),

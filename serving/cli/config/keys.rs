@@ -1,4 +1,5 @@
 //! What is said about each key: its kind, its bounds and its words. The one table behind checks, suggestions and the reference.
+//! It is longer than other files, because a table is read as one.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -194,6 +195,31 @@ pub(crate) const KEYS: &[Key] = &[
         "backlog_quota.policy",
         Kind::OneOf(&["hold", "reject", "evict"]),
         "of one that keeps more: hold (and report) | reject (producers) | evict (its oldest records)",
+    ),
+    key(
+        "groups.session_timeout",
+        Kind::Period(1),
+        "a member of a stream group of which nothing was heard for this long is out, and its partitions go to others",
+    ),
+    key(
+        "groups.heartbeat_interval",
+        Kind::Period(1),
+        "how often members are told to speak; several times in a session",
+    ),
+    key(
+        "groups.max_idle",
+        Kind::Period(1),
+        "a member whose application takes no record for so long, with records waiting, is warned, then loses its partitions",
+    ),
+    key(
+        "groups.initial_rebalance_delay",
+        Kind::Period(0),
+        "an empty group of Kafka's classic protocol waits so long for more members before it shares out",
+    ),
+    key(
+        "groups.offsets_retention",
+        Kind::Period(60),
+        "offsets of a group that has no members are kept this long",
     ),
     key(
         "bookie.data_dir",

@@ -23,6 +23,6 @@ pub(crate) use kafka::KafkaListen;
 pub(crate) use load::{Defaults, Loaded, Sources, load};
 #[cfg(test)]
 pub(crate) use model::Replication;
-pub(crate) use model::{BacklogQuota, Balance, Config, Retention};
+pub(crate) use model::{BacklogQuota, Balance, Config, Groups, Retention};
 pub(crate) use reference::{reference, show, show_json};
 pub(crate) use units::{ByteSize, MemoryBudget, OrOff, Period, SyncMode};

@@ -22,6 +22,7 @@ pub(crate) struct Config {
     pub(crate) broker: Broker,
     pub(crate) retention: Retention,
     pub(crate) backlog_quota: BacklogQuota,
+    pub(crate) groups: Groups,
     pub(crate) bookie: Bookie,
     pub(crate) upkeep: Upkeep,
     pub(crate) balance: Balance,
@@ -91,6 +92,16 @@ pub(crate) struct BacklogQuota {
     pub(crate) size: OrOff<ByteSize>,
     pub(crate) age: OrOff<Period>,
     pub(crate) policy: String,
+}
+
+/// `[groups]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Groups {
+    pub(crate) session_timeout: Period,
+    pub(crate) heartbeat_interval: Period,
+    pub(crate) max_idle: Period,
+    pub(crate) initial_rebalance_delay: Period,
+    pub(crate) offsets_retention: Period,
 }
 
 /// `[bookie]`
@@ -215,6 +226,18 @@ impl Default for BacklogQuota {
             size: OrOff::Off,
             age: OrOff::Off,
             policy: "hold".to_owned(),
+        }
+    }
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self {
+            session_timeout: Period(Duration::from_secs(45)),
+            heartbeat_interval: Period(Duration::from_secs(5)),
+            max_idle: Period(Duration::from_secs(300)),
+            initial_rebalance_delay: Period(Duration::from_secs(3)),
+            offsets_retention: Period(Duration::from_secs(7 * 24 * 3600)),
         }
     }
 }
@@ -360,6 +383,14 @@ impl Config {
             if let Some((first, _)) = listeners[..index].iter().find(same) {
                 faults.push((key, format!("{address} is {first}'s address too")));
             }
+        }
+        let (session, heartbeat) = (
+            self.groups.session_timeout.0,
+            self.groups.heartbeat_interval.0,
+        );
+        if heartbeat > session / 2 {
+            let why = "must fit twice into groups.session_timeout, so that one lost heartbeat ends no member";
+            faults.push(("groups.heartbeat_interval", why.to_owned()));
         }
         if self.bookie.data_dir.is_absolute() {
             let why = "must be relative to node.data_dir, so that both move together";

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bookie_client::{BookieDirectory, ClientConfig, LedgerClient};
 use hulse_proto::wire::metadata as wire;
 use serving_broker::{
-    BacklogLimits, BalanceLimits, Broker, BrokerConfig, DrainOrder, Lease, Limits, Metrics,
-    Partitions, PartitionsConfig, QuotaAction, ServeError, StorageDamage, StorageMode, Topics,
-    TopicsConfig,
+    BacklogLimits, BalanceLimits, Broker, BrokerConfig, DrainOrder, GroupsConfig, Lease, Limits,
+    Metrics, Partitions, PartitionsConfig, QuotaAction, ServeError, StorageDamage, StorageMode,
+    Topics, TopicsConfig,
 };
 use tokio::net::TcpListener;
 use tokio::task::JoinError;
@@ -18,7 +18,7 @@ use super::build_info;
 use super::ground::Ground;
 use super::memory::Memory;
 use super::seams::{connections_max, open_files_max};
-use crate::config::{BacklogQuota, Balance, Config, KafkaListen};
+use crate::config::{BacklogQuota, Balance, Config, Groups, KafkaListen, Period};
 use crate::failure::{Code, Failure};
 
 /// Who this broker is to others.
@@ -185,9 +185,26 @@ fn settings(config: &Config, memory: Memory, ground: &Ground, advertised: String
         },
         retention_interval: config.retention.check_interval.0,
         backlog: backlog(&config.backlog_quota),
+        groups: groups(&config.groups),
         balance: balance(&config.balance),
         tail_cache_bytes: memory.tail as usize,
         ..BrokerConfig::new(ground.name.clone(), advertised)
+    }
+}
+
+/// Members of groups.
+fn groups(groups: &Groups) -> GroupsConfig {
+    let ms = |period: Period| u64::try_from(period.0.as_millis()).unwrap_or(u64::MAX);
+    let short = |period| u32::try_from(ms(period)).unwrap_or(u32::MAX);
+    let known = GroupsConfig::default();
+    GroupsConfig {
+        initial_rebalance_delay_ms: short(groups.initial_rebalance_delay),
+        consumer_session_ms: short(groups.session_timeout),
+        consumer_heartbeat_ms: short(groups.heartbeat_interval),
+        idle_max_ms: ms(groups.max_idle),
+        idle_grace_ms: known.idle_grace_ms.min(ms(groups.max_idle)),
+        offsets_retention_ms: ms(groups.offsets_retention),
+        ..known
     }
 }
 

@@ -49,7 +49,7 @@ pub use config::GroupsConfig;
 pub use coordinator::Coordinator;
 pub use error::GroupError;
 pub use request::{
-    Beat, Client, Commit, FetchOffsets, Input, Join, Leave, Leaver, MemberBeat, NewOffset, Now,
+    Beat, Begin, Client, Commit, FetchOffsets, Input, Join, Leave, Leaver, MemberBeat, NewOffset, Now,
     Progress, Protocol, Request, RequestId, Sync,
 };
 pub use state::{

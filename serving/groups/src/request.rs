@@ -71,6 +71,8 @@ pub enum Request {
     Commit(Commit),
     /// Read offsets.
     Fetch(FetchOffsets),
+    /// Where a group begins on a topic.
+    Begin(Begin),
     /// Remove offsets.
     DeleteOffsets {
         /// Whose.
@@ -251,4 +253,21 @@ pub struct FetchOffsets {
     pub member: Option<(Arc<str>, i32)>,
     /// `None`: all that are committed.
     pub partitions: Option<Vec<PartitionId>>,
+}
+
+/// Where a group begins on a topic of which it has no offsets (serving.md B2.12). It is answered like a read of the offsets that are named:
+/// with what is committed from then on.
+#[derive(Debug, Clone)]
+pub struct Begin {
+    /// Which group; of the newer protocol.
+    pub group: Arc<str>,
+    /// Who says it.
+    pub member: Arc<str>,
+    /// Which topic.
+    pub topic: TopicId,
+    /// Of its partitions.
+    pub offsets: Vec<(PartitionId, Offset)>,
+    /// They came after the group had begun on the topic: counts for those without an offset. Else it counts only where the group has no
+    /// offset of the topic at all.
+    pub later: bool,
 }

@@ -163,6 +163,7 @@ const fn codes(reason: Reason) -> Codes {
         | Reason::SubscriptionDeleting
         | Reason::ConsumerExists
         | Reason::ConsumerFenced
+        | Reason::MemberFenced
         | Reason::NotOwned
         | Reason::CursorStale
         | Reason::StagedNotFound

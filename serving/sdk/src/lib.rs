@@ -58,8 +58,9 @@ pub use admin::{
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};
 pub use consumer::{
-    Acknowledgement, BlockedReason, Consumed, ConsumerNote, ConsumerStats, QueueConsumer,
-    QueueConsumerBuilder, QueueMessage, QueueReceipt, ReceivedRecord, SkipReason,
+    Acknowledgement, BlockedReason, Commit, Consumed, ConsumerNote, ConsumerStats, QueueConsumer,
+    QueueConsumerBuilder, QueueMessage, QueueReceipt, ReceivedRecord, SkipReason, StreamConsumer,
+    StreamConsumerBuilder, StreamItem, StreamNote, StreamPartition, StreamRecord, StreamStats,
     SubscriptionConsumer, SubscriptionConsumerBuilder, SubscriptionType, Unacknowledged,
     UnknownSubscriptionType,
 };

@@ -29,7 +29,7 @@ pub(super) struct Seen {
 }
 
 /// A topic as members call it: without tenant and namespace where these are the default ones.
-pub(super) fn called(name: &TopicName) -> Arc<str> {
+pub(crate) fn called(name: &TopicName) -> Arc<str> {
     match (name.tenant(), name.namespace()) {
         ("public", "default") => name.topic().into(),
         _ => name.as_str().into(),

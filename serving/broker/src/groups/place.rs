@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hulse_proto::error::{Fault, Reason};
+use bookie_metadata::cell::read_cell;
+use hulse_proto::error::{ErrorKind, Fault, Reason};
 use hulse_proto::id::{NodeName, OwnerEpoch, PartitionId, TopicName};
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
-use serving_groups::{Answer, GroupsConfig, Request, RequestId};
+use serving_groups::{Answer, Request, RequestId};
 use tokio::sync::{Semaphore, oneshot, watch};
 
+use super::claims::{Claims, record_of};
 use super::names::{LOOK_EVERY, Seen, look};
 use super::shard::{Asked, Asks, ShardParts, spawn};
+use super::watching::Watch;
 use crate::listener::Front;
 use crate::partition::PartitionHandle;
 use crate::topics::Topic;
@@ -21,18 +24,26 @@ use crate::topics::Topic;
 pub(crate) const INTERNAL_TENANT: &str = "hulse";
 /// The internal topic whose partitions are the shards.
 const GROUPS_TOPIC: &str = "hulse/internal/groups";
-/// Shards of a cell, fixed when its first group comes (serving.md B2.1).
+/// Shards of a cell whose record does not say (serving.md B2.1).
 const SHARDS: u32 = 64;
 /// Requests about groups that are in a broker at once.
 const REQUESTS_MAX: usize = 65_536;
 
 /// The coordinators of this broker.
 pub(crate) struct Groups {
-    shards: Mutex<BTreeMap<PartitionId, (OwnerEpoch, Asks)>>,
+    shards: Mutex<BTreeMap<PartitionId, Seat>>,
     seen: watch::Sender<Seen>,
     looks: AtomicBool,
     ids: AtomicU64,
     room: Arc<Semaphore>,
+}
+
+/// A coordinator, and what is claimed for it.
+#[derive(Clone)]
+pub(super) struct Seat {
+    epoch: OwnerEpoch,
+    asks: Asks,
+    pub(super) claims: Arc<Claims>,
 }
 
 impl Default for Groups {
@@ -64,7 +75,7 @@ impl Drop for Waits {
 }
 
 impl Groups {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PartitionId, (OwnerEpoch, Asks)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PartitionId, Seat>> {
         self.shards
             .lock()
             .expect("no code panics while it holds this lock")
@@ -72,16 +83,26 @@ impl Groups {
 }
 
 /// The shard of a group: FNV-1a of its name, which never changes.
-fn shard_of(group: &str, shards: u32) -> u32 {
+pub(super) fn shard_of(group: &str, shards: u32) -> u32 {
     let hash = group.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     (hash % u64::from(shards)) as u32
 }
 
+/// The group that a request may make.
+fn makes(request: &Request) -> Option<&Arc<str>> {
+    let makes = match request {
+        Request::Join(_) | Request::Commit(_) => true,
+        Request::Member(beat) => beat.epoch >= 0,
+        _ => false,
+    };
+    request.group().filter(|_| makes)
+}
+
 impl Front {
     /// The internal topic of the shards, made at first use.
-    async fn group_shards(&self) -> Result<Topic, Fault> {
+    pub(super) async fn group_shards(&self) -> Result<Topic, Fault> {
         let name: TopicName = GROUPS_TOPIC.parse().expect("the name keeps the rules");
         if let Some(topic) = self.topics.hint(&name) {
             return Ok(topic);
@@ -90,12 +111,31 @@ impl Front {
             Err(fault) if fault.reason == Reason::TopicNotFound => {}
             found => return found,
         }
-        match self.topics.create(&name, SHARDS).await {
+        let shards = self.shards_of_cell().await?;
+        match self.topics.create(&name, shards).await {
             Err(fault) if fault.reason == Reason::TopicExists => {
                 self.topics.resolve(&name, false).await
             }
             made => made,
         }
+    }
+
+    /// As many as the cell record says (ARCHITECTURE D4).
+    async fn shards_of_cell(&self) -> Result<u32, Fault> {
+        let cell = read_cell(&*self.metadata).await.map_err(|error| {
+            let words =
+                format!("how many shards the groups of the cell have cannot be read: {error}");
+            let reason = match error.kind() {
+                ErrorKind::Corrupt | ErrorKind::Conflict => Reason::DataDamaged,
+                _ => Reason::MetadataUnavailable,
+            };
+            Fault::new(reason, words)
+        })?;
+        let shards = cell.map_or(0, |cell| cell.settings.group_shards);
+        Ok(match shards {
+            0 => SHARDS,
+            shards => shards,
+        })
     }
 
     /// The broker that coordinates a group; `None`: this one.
@@ -112,6 +152,7 @@ impl Front {
     /// Asks the coordinator of the request's group, if that is this broker. Whoever stops waiting leaves nothing behind.
     ///
     /// # Errors
+    /// `SUBSCRIPTION_EXISTS`: the group would have the name of a subscription of another type (serving.md B1).
     /// `PARTITION_MOVED`: another broker coordinates it; `OVERLOADED`, and those of [`Front::open`]: ask again. With fate unknown: the
     /// coordinator ended meanwhile.
     pub async fn ask_group(&self, request: Request) -> Result<Answer, Fault> {
@@ -123,7 +164,16 @@ impl Front {
         let index = shard_of(group, topic.partitions);
         self.see_topics(&request).await?;
         let topic = topic.id;
-        self.ask_shard(PartitionId { topic, index }, request).await
+        let deleted = match &request {
+            Request::Delete { group } => record_of(group),
+            _ => None,
+        };
+        let answer = self.ask_shard(PartitionId { topic, index }, request);
+        let answer = answer.await?;
+        if let (Some(name), Answer::Deleted(Ok(()))) = (deleted, &answer) {
+            self.give_back(&name).await;
+        }
+        Ok(answer)
     }
 
     /// The groups that this broker coordinates.
@@ -148,7 +198,11 @@ impl Front {
         Ok(all)
     }
 
-    async fn ask_shard(&self, shard: PartitionId, request: Request) -> Result<Answer, Fault> {
+    pub(super) async fn ask_shard(
+        &self,
+        shard: PartitionId,
+        request: Request,
+    ) -> Result<Answer, Fault> {
         let open = self.open(shard).await?;
         if !request.changes() {
             open.told_offsets().await?;
@@ -157,16 +211,15 @@ impl Front {
             let why = "too many requests about groups are under way; ask again later";
             return Err(Fault::new(Reason::Overloaded, why));
         };
-        let asks = self.coordinator(&open);
-        let id = RequestId(self.groups.ids.fetch_add(1, Ordering::Relaxed));
+        let seat = self.coordinator(&open);
+        let id = self.next_request();
         let (answer, receiver) = oneshot::channel();
         let mut waits = Waits {
-            asks,
+            asks: seat.asks.clone(),
             id,
             answered: false,
         };
-        // One that has ended drops what it is sent.
-        let _ = waits.asks.send(Asked::Request(id, request, answer));
+        self.put(&seat, id, request, answer).await?;
         let answer = receiver.await;
         waits.answered = true;
         answer.map_err(|_| {
@@ -177,30 +230,105 @@ impl Front {
         })
     }
 
+    fn next_request(&self) -> RequestId {
+        RequestId(self.groups.ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Puts a request in the coordinator's queue; one that may make its group, with the claim on its name.
+    ///
+    /// # Errors
+    /// `SUBSCRIPTION_EXISTS`: the name is one of another type; those of [`crate::Subscriptions::claim_group`].
+    async fn put(
+        &self,
+        seat: &Seat,
+        id: RequestId,
+        request: Request,
+        answer: oneshot::Sender<Answer>,
+    ) -> Result<(), Fault> {
+        let name = makes(&request).and_then(|group| Some((group.clone(), record_of(group)?)));
+        let asked = Asked::Request(id, request, answer);
+        if let Some((group, name)) = name {
+            {
+                let known = seat.claims.known();
+                if known.contains(&group) {
+                    // One that has ended drops what it is sent.
+                    let _ = seat.asks.send(asked);
+                    return Ok(());
+                }
+            }
+            let _looking = seat.claims.looking.lock().await;
+            self.subscriptions.claim_group(&name).await?;
+            let mut known = seat.claims.known();
+            known.insert(group);
+            let _ = seat.asks.send(asked);
+            return Ok(());
+        }
+        let _ = seat.asks.send(asked);
+        Ok(())
+    }
+
+    /// What a coordinator says, asked directly: behind all that is in its queue. `None`: it ended.
+    pub(super) async fn ask_seat(&self, seat: &Seat, request: Request) -> Option<Answer> {
+        let (answer, receiver) = oneshot::channel();
+        let asked = Asked::Request(self.next_request(), request, answer);
+        seat.asks.send(asked).ok()?;
+        receiver.await.ok()
+    }
+
+    /// Watches a member whose coordinator this broker is. A watch of the same member that was there is over.
+    ///
+    /// # Errors
+    /// As [`Front::ask_group`].
+    pub(crate) async fn watch_group(
+        &self,
+        group: &Arc<str>,
+        member: &Arc<str>,
+    ) -> Result<Watch, Fault> {
+        let topic = self.group_shards().await?;
+        let index = shard_of(group, topic.partitions);
+        let topic = topic.id;
+        let open = self.open(PartitionId { topic, index }).await?;
+        let seat = self.coordinator(&open);
+        let number = self.next_request().0;
+        Ok(Watch::begin(
+            seat.asks,
+            group.clone(),
+            member.clone(),
+            number,
+        ))
+    }
+
     /// The coordinator of an open shard, begun where there is none.
-    fn coordinator(&self, open: &PartitionHandle) -> Asks {
+    pub(super) fn coordinator(&self, open: &PartitionHandle) -> Seat {
         let mut shards = self.groups.lock();
         let epoch = open.leader_epoch();
-        if let Some((begun, asks)) = shards.get(&open.id())
-            && *begun == epoch
-            && !asks.is_closed()
+        if let Some(seat) = shards.get(&open.id())
+            && seat.epoch == epoch
+            && !seat.asks.is_closed()
         {
-            return asks.clone();
+            return seat.clone();
         }
         let seed: Vec<u8> = [self.topics.mint(), self.topics.mint()]
             .iter()
             .flat_map(|id| id.into_bytes())
             .collect();
         let seed: [u8; 32] = seed.try_into().expect("two identities are 32 bytes");
+        let claims = Arc::<Claims>::default();
         let asks = spawn(ShardParts {
             open: open.clone(),
-            config: GroupsConfig::default(),
+            config: self.config.groups.clone(),
             clock: self.partitions.with.clock.clone(),
             seen: self.groups.seen.subscribe(),
             rng: ChaCha12Rng::from_seed(seed),
+            claims: claims.clone(),
         });
-        shards.insert(open.id(), (epoch, asks.clone()));
-        asks
+        let seat = Seat {
+            epoch,
+            asks,
+            claims,
+        };
+        shards.insert(open.id(), seat.clone());
+        seat
     }
 
     /// What a request names is known before it is looked at; from then on topics are looked at now and then.

@@ -10,12 +10,14 @@ use hulse_proto::error::Fault;
 use hulse_proto::time::WallClock;
 use rand_chacha::ChaCha12Rng;
 use serving_groups::{
-    Answer, Coordinator, Delta, Effect, GroupsConfig, Input, Now, Request, RequestId,
+    Answer, Coordinator, Delta, Effect, GroupsConfig, Input, Now, Progress, Request, RequestId,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::claims::Claims;
 use super::names::Seen;
+use super::watching::{Watcher, Watchers};
 use crate::partition::PartitionHandle;
 
 /// Deltas are written together up to about so many bytes.
@@ -29,6 +31,12 @@ pub(super) enum Asked {
     Request(RequestId, Request, oneshot::Sender<Answer>),
     /// Nobody waits for it any more.
     Gone(RequestId),
+    /// A member's listener wants to be told, by group and member.
+    Watch(Arc<str>, Arc<str>, Watcher),
+    /// And that one no more.
+    Unwatch(Arc<str>, Arc<str>, u64),
+    /// What a member's application does.
+    Progress(Progress),
 }
 
 /// What a coordinator is begun with.
@@ -38,6 +46,7 @@ pub(super) struct ShardParts {
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) seen: watch::Receiver<Seen>,
     pub(super) rng: ChaCha12Rng,
+    pub(super) claims: Arc<Claims>,
 }
 
 /// A write that is under way, and the last delta in it.
@@ -49,6 +58,7 @@ struct ShardTask {
     clock: Arc<dyn WallClock>,
     began: Instant,
     waiting: BTreeMap<RequestId, oneshot::Sender<Answer>>,
+    watchers: Watchers,
     /// To be written, with what each takes.
     queue: VecDeque<(u64, Delta, usize)>,
     writing: Option<Write>,
@@ -74,8 +84,12 @@ async fn run(parts: ShardParts, mut inbox: mpsc::UnboundedReceiver<Asked>) -> Re
         clock,
         mut seen,
         rng,
+        claims,
     } = parts;
     let state = open.groups().await?;
+    // Who made them had claimed their names.
+    let names = state.groups().map(|(name, _)| name.clone());
+    claims.known().extend(names);
     let view = seen.borrow_and_update().view.clone();
     let now = Now {
         passed_ms: 0,
@@ -88,6 +102,7 @@ async fn run(parts: ShardParts, mut inbox: mpsc::UnboundedReceiver<Asked>) -> Re
         clock,
         began: Instant::now(),
         waiting: BTreeMap::new(),
+        watchers: Watchers::default(),
         queue: VecDeque::new(),
         writing: None,
     };
@@ -103,15 +118,7 @@ async fn run(parts: ShardParts, mut inbox: mpsc::UnboundedReceiver<Asked>) -> Re
                 task.input(Input::Confirmed(number));
             }
             asked = inbox.recv() => match asked {
-                Some(Asked::Request(id, request, answer)) => {
-                    task.waiting.insert(id, answer);
-                    task.input(Input::Request(id, request));
-                }
-                Some(Asked::Gone(id)) => {
-                    if task.waiting.remove(&id).is_some() {
-                        task.input(Input::Gone(id));
-                    }
-                }
+                Some(asked) => task.asked(asked),
                 None => return Ok(()),
             },
             changed = seen.changed() => {
@@ -142,6 +149,25 @@ async fn maybe(work: &mut Option<Write>) -> (u64, Result<(), Fault>) {
 }
 
 impl ShardTask {
+    fn asked(&mut self, asked: Asked) {
+        match asked {
+            Asked::Request(id, request, answer) => {
+                self.waiting.insert(id, answer);
+                self.input(Input::Request(id, request));
+            }
+            Asked::Gone(id) => {
+                if self.waiting.remove(&id).is_some() {
+                    self.input(Input::Gone(id));
+                }
+            }
+            Asked::Watch(group, member, watcher) => self.watchers.add(group, member, watcher),
+            Asked::Unwatch(group, member, number) => {
+                self.watchers.remove(&group, &member, number);
+            }
+            Asked::Progress(progress) => self.input(Input::Progress(progress)),
+        }
+    }
+
     fn input(&mut self, input: Input) {
         let now = Now {
             passed_ms: self.began.elapsed().as_millis() as u64,
@@ -160,13 +186,14 @@ impl ShardTask {
                     }
                 }
                 // Members of Kafka's wire beat by themselves.
-                Effect::Changed(_) => {}
+                Effect::Changed(group) => self.watchers.changed(&group),
                 Effect::Idle {
                     group,
                     member,
                     fenced,
                 } => {
                     tracing::info!(%group, %member, fenced, "the application of a member takes no records though some wait");
+                    self.watchers.idle(&group, &member, fenced);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The gRPC listener: decodes, authorises, calls, answers.
 //!
-//! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `consuming` (sessions), `subscriptions`, `identity`
+//! One service per file: `lookup`, `produce` (sessions), `reading` (Log), `consuming` (sessions), `stream_groups` (members of groups), `subscriptions`, `identity`
 //! (producer ids), `admin` (`retention`, `backlog`: its words for them; `effects`: what a change would let go; `damage`; `cluster`,
 //! `bookies`, `brokers`: the cell and its nodes), `peers` (what the owner does that another broker was asked for; `loads`: how much it
 //! has to do; `handing`, `arrivals`: partitions change hands; `draining`: all of a broker's, by order). They share `front`:
@@ -40,6 +40,7 @@ mod reading;
 mod retention;
 mod router;
 mod seam;
+mod stream_groups;
 mod subscriptions;
 mod wire;
 

@@ -25,7 +25,7 @@ use super::front::Front;
 use super::wire::{invalid, partition};
 use crate::authorise::{Action, Resource};
 use crate::owners::{Place, owner_of};
-use crate::subscriptions::SubscriptionName;
+use crate::subscriptions::{StartPoint, SubscriptionName};
 use crate::{BrokerView, Topic};
 
 /// How long a peer may take, opening the partition included.
@@ -215,6 +215,15 @@ impl Front {
                 open.check_offset(hulse_proto::id::Offset(offset)).await?;
                 Ok(v1::PartitionDone::default())
             }
+            Some(Work::Resolve(place)) => {
+                let open = self.open(id).await?;
+                let place = StartPoint::from_wire(Some(&place))?;
+                let offset = self.resolve(&open, place).await?.0;
+                Ok(v1::PartitionDone {
+                    offset,
+                    ..Default::default()
+                })
+            }
             Some(Work::Trim(point)) => {
                 let log_start = self.trim_here(id, point.to).await?.0;
                 Ok(v1::PartitionDone {
@@ -329,7 +338,7 @@ fn needs(work: &v1::PartitionWork) -> Result<Vec<Need>, Fault> {
         Some(Work::DescribeCursor(_)) => vec![of_cursor(Action::Describe)?],
         Some(Work::HoldCursor(_) | Work::MoveCursor(_)) => vec![of_cursor(Action::Alter)?],
         Some(Work::RemoveCursor(_)) => vec![of_cursor(Action::Delete)?],
-        Some(Work::CheckOffset(_)) => vec![Need::Topic(Action::Consume)],
+        Some(Work::CheckOffset(_) | Work::Resolve(_)) => vec![Need::Topic(Action::Consume)],
         Some(Work::Letter(_)) => vec![Need::Topic(Action::Produce)],
         Some(Work::Trim(_)) => vec![Need::Topic(Action::Delete)],
         Some(Work::Effect(_)) => vec![Need::Topic(Action::Alter)],
@@ -462,6 +471,7 @@ mod tests {
         }
         for (work, action) in [
             (Work::CheckOffset(3), Action::Consume),
+            (Work::Resolve(v1::StartAt::default()), Action::Consume),
             (Work::Trim(v1::TrimPoint::default()), Action::Delete),
             (Work::Effect(v1::RulesWork::default()), Action::Alter),
             (Work::Reopen(true), Action::Operate),

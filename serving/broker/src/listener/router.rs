@@ -22,6 +22,7 @@ use super::lookup::LookupService;
 use super::peers::PeersService;
 use super::produce::ProduceService;
 use super::reading::LogService;
+use super::stream_groups::StreamGroupsService;
 use super::subscriptions::SubscriptionsService;
 
 /// Largest HTTP/2 frame.
@@ -37,6 +38,7 @@ type Lookup = v1::lookup_server::LookupServer<LookupService>;
 type Produce = v1::produce_server::ProduceServer<ProduceService>;
 type Log = v1::log_server::LogServer<LogService>;
 type Consume = v1::consume_server::ConsumeServer<ConsumeService>;
+type StreamGroups = v1::stream_groups_server::StreamGroupsServer<StreamGroupsService>;
 type Subscriptions = v1::subscriptions_server::SubscriptionsServer<SubscriptionsService>;
 type Txn = v1::txn_server::TxnServer<TxnService>;
 type Peers = v1::peers_server::PeersServer<PeersService>;
@@ -76,6 +78,7 @@ impl Services {
             )
             .add_service(Log::new(LogService(front.clone())))
             .add_service(Consume::new(ConsumeService(front.clone())))
+            .add_service(StreamGroups::new(StreamGroupsService(front.clone())))
             .add_service(Subscriptions::new(SubscriptionsService(front.clone())))
             .add_service(Txn::new(TxnService(front.clone())))
             .add_service(Peers::new(PeersService(front.clone())))
@@ -122,6 +125,7 @@ pub(crate) async fn set_serving(health: &HealthReporter, serving: bool) {
         Produce::NAME,
         Log::NAME,
         Consume::NAME,
+        StreamGroups::NAME,
         Subscriptions::NAME,
         Txn::NAME,
         Admin::NAME,

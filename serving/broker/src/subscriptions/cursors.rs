@@ -3,6 +3,7 @@
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, SubscriptionId};
 
+use super::name::SubscriptionName;
 use super::record::{StartPoint, Subscription};
 use super::registry::Subscriptions;
 use crate::{CursorStart, PartitionHandle};
@@ -90,9 +91,11 @@ impl StartPoint {
 
 /// "It has other topics."
 pub(crate) fn not_of_topic(subscription: &Subscription) -> Fault {
-    let words = format!(
-        "subscription {} does not have this topic",
-        subscription.name
-    );
+    not_called(&subscription.name)
+}
+
+/// The same, of the one that is called so.
+pub(crate) fn not_called(name: &SubscriptionName) -> Fault {
+    let words = format!("subscription {name} does not have this topic");
     Fault::new(Reason::SubscriptionNotFound, words)
 }

@@ -21,7 +21,7 @@ mod sharing;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cursors::not_of_topic;
+pub(crate) use cursors::{not_called, not_of_topic};
 pub use name::SubscriptionName;
 pub(crate) use name::namespace_of;
 pub use orphans::Orphans;

@@ -27,6 +27,8 @@ pub enum SubscriptionKind {
     Queue,
     /// Likewise, those of one key by one consumer at a time.
     Keyed,
+    /// Members of a group share the partitions; members and offsets are in its coordinator (ARCHITECTURE D8), and the record has no topics.
+    Stream,
 }
 
 impl SubscriptionKind {
@@ -36,6 +38,7 @@ impl SubscriptionKind {
             Self::Failover => v1::SubscriptionType::Failover,
             Self::Queue => v1::SubscriptionType::Queue,
             Self::Keyed => v1::SubscriptionType::Keyed,
+            Self::Stream => v1::SubscriptionType::Stream,
         }
     }
 
@@ -54,6 +57,7 @@ impl SubscriptionKind {
             Ok(v1::SubscriptionType::Failover) => Ok(Self::Failover),
             Ok(v1::SubscriptionType::Queue) => Ok(Self::Queue),
             Ok(v1::SubscriptionType::Keyed) => Ok(Self::Keyed),
+            Ok(v1::SubscriptionType::Stream) => Ok(Self::Stream),
             Ok(v1::SubscriptionType::Unspecified) => {
                 let words =
                     "no subscription type is given; say exclusive, failover, queue or keyed";
@@ -68,6 +72,20 @@ impl SubscriptionKind {
         }
     }
 
+    /// A type whose cursors the owners of partitions keep.
+    ///
+    /// # Errors
+    /// `UNSUPPORTED_TYPE`: a group, which has none.
+    pub(crate) fn with_cursors(self) -> Result<Self, Fault> {
+        match self {
+            Self::Stream => {
+                let words = "a stream subscription is a group: its members join it (service StreamGroups, or the Kafka wire), and the first one makes it";
+                Err(Fault::new(Reason::UnsupportedType, words))
+            }
+            kind => Ok(kind),
+        }
+    }
+
     /// As people write it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -75,6 +93,7 @@ impl SubscriptionKind {
             Self::Failover => "failover",
             Self::Queue => "queue",
             Self::Keyed => "keyed",
+            Self::Stream => "stream",
         }
     }
 }
@@ -177,7 +196,9 @@ impl Subscription {
     /// Consumers share its records: how; `None`: one consumer gets all of a partition.
     pub(crate) fn policy(&self, config: &BrokerConfig) -> Option<Policy> {
         match self.kind {
-            SubscriptionKind::Exclusive | SubscriptionKind::Failover => None,
+            SubscriptionKind::Exclusive | SubscriptionKind::Failover | SubscriptionKind::Stream => {
+                None
+            }
             SubscriptionKind::Queue => Some(self.sharing.policy(false, config)),
             SubscriptionKind::Keyed => Some(self.sharing.policy(true, config)),
         }

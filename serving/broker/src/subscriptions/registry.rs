@@ -188,6 +188,55 @@ impl Subscriptions {
         Ok((subscription, joined))
     }
 
+    /// The record of a group, made where there is none.
+    ///
+    /// # Errors
+    /// `SUBSCRIPTION_EXISTS` of another type, `SUBSCRIPTION_DELETING`, `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`, `DATA_DAMAGED`.
+    pub async fn claim_group(&self, name: &SubscriptionName) -> Result<Subscription, Fault> {
+        let id = SubscriptionId(self.topics.mint());
+        let created_at = self.topics.now_ms();
+        let claimed = self.change(name, |found| match found {
+            Some(found) if found.deleting => Err(deleting(name)),
+            Some(found) => is_kind(&found, SubscriptionKind::Stream).map(|()| Wanted::Keep),
+            None => Ok(Wanted::Put(Subscription {
+                name: name.clone(),
+                id,
+                kind: SubscriptionKind::Stream,
+                hold: false,
+                sharing: Sharing::default(),
+                deleting: false,
+                created_at,
+                topics: Vec::new(),
+                version: Default::default(),
+            })),
+        });
+        claimed.await?.ok_or_else(|| not_found(name))
+    }
+
+    /// The group is gone: its record goes. Of another type nothing is changed.
+    ///
+    /// # Errors
+    /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`, `DATA_DAMAGED`.
+    pub async fn release_group(&self, name: &SubscriptionName) -> Result<(), Fault> {
+        let released = self.change(name, |found| {
+            let group = found.is_some_and(|found| found.kind == SubscriptionKind::Stream);
+            Ok(if group { Wanted::Delete } else { Wanted::Keep })
+        });
+        released.await.map(drop)
+    }
+
+    /// The names of all groups.
+    ///
+    /// # Errors
+    /// `METADATA_UNAVAILABLE`, `DATA_DAMAGED`.
+    pub(crate) async fn groups(&self) -> Result<Vec<SubscriptionName>, Fault> {
+        let all = read(list_all(&*self.store, PREFIX)).await?;
+        let all = all.iter().map(Subscription::decode);
+        let mut groups = all.collect::<Result<Vec<_>, _>>()?;
+        groups.retain(|found| found.kind == SubscriptionKind::Stream);
+        Ok(groups.into_iter().map(|found| found.name).collect())
+    }
+
     /// Says anew whether records that are not processed are kept; the cursors are told by whoever asks for this.
     ///
     /// # Errors
@@ -355,20 +404,24 @@ impl Subscriptions {
     }
 }
 
+fn is_kind(found: &Subscription, kind: SubscriptionKind) -> Result<(), Fault> {
+    if found.kind == kind {
+        return Ok(());
+    }
+    let words = format!(
+        "subscription {} exists and is {}, not {}; use that type, or another name",
+        found.name,
+        found.kind.as_str(),
+        kind.as_str()
+    );
+    Err(Fault::new(Reason::SubscriptionExists, words).with("type", found.kind.as_str()))
+}
+
 fn check(found: Subscription, new: &NewSubscription) -> Result<Subscription, Fault> {
     if found.deleting {
         return Err(deleting(&found.name));
     }
-    let kind = new.kind;
-    if found.kind != kind {
-        let words = format!(
-            "subscription {} exists and is {}, not {}; use that type, or another name",
-            found.name,
-            found.kind.as_str(),
-            kind.as_str()
-        );
-        return Err(Fault::new(Reason::SubscriptionExists, words).with("type", found.kind.as_str()));
-    }
+    is_kind(&found, new.kind)?;
     if new.insists_on_hold && found.hold != new.hold {
         let does = match found.hold {
             true => "keeps records until they are acknowledged",

@@ -1,4 +1,5 @@
-//! `hulse consume`: by a reader ([`read`]), or with `-s` by a subscription, for itself ([`subscribed`]) or a share of it ([`shared`]).
+//! `hulse consume`: by a reader ([`read`]), or with `-s` by a subscription, for itself ([`subscribed`]) a share of it ([`shared`]), or as
+//! a member of a group ([`streamed`]).
 
 mod ahead;
 mod beginning;
@@ -7,6 +8,7 @@ mod read;
 mod run;
 mod shared;
 mod silence;
+mod streamed;
 mod subscribed;
 
 pub(crate) use run::run;

@@ -1,6 +1,6 @@
-//! Which of the three ways.
+//! Which of the four ways.
 
-use super::{read, shared, subscribed};
+use super::{read, shared, streamed, subscribed};
 use crate::arguments::{Consume, Type};
 use crate::commands::session::Session;
 use crate::failure::Stop;
@@ -15,6 +15,7 @@ pub(crate) async fn run(session: Session<'_>, consume: &Consume) -> Result<(), S
         Some(subscription) if matches!(consume.kind, Type::Queue | Type::Keyed) => {
             shared::run(session, consume, subscription).await
         }
+        Some(group) if consume.kind == Type::Stream => streamed::run(session, consume, group).await,
         Some(subscription) => subscribed::run(session, consume, subscription).await,
     }
 }

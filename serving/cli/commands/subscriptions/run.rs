@@ -20,6 +20,7 @@ impl From<Type> for SubscriptionType {
             Type::Failover => Self::Failover,
             Type::Queue => Self::Queue,
             Type::Keyed => Self::Keyed,
+            Type::Stream => Self::Stream,
         }
     }
 }
@@ -90,7 +91,7 @@ fn sharing(kind: Type, args: &SharingArgs) -> Result<Option<Sharing>, Failure> {
         },
     };
     let strays = match kind {
-        Type::Exclusive | Type::Failover => sharing != Sharing::default(),
+        Type::Exclusive | Type::Failover | Type::Stream => sharing != Sharing::default(),
         Type::Queue => sharing.key_order != KeyOrder::Sticky,
         Type::Keyed => false,
     };
@@ -167,6 +168,9 @@ async fn delete(
     let (subscription, cursors) = described_or_outlived(admin, of).await?;
     let row = SubscriptionRow::new(&subscription, &cursors);
     let what = match subscription.topics.is_empty() {
+        true if subscription.kind == SubscriptionType::Stream => {
+            format!("delete the group {}", subscription.name)
+        }
         true => format!(
             "delete {}, which has outlived its topics",
             subscription.name

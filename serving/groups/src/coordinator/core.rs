@@ -128,6 +128,7 @@ impl Coordinator {
             Request::Member(beat) => self.member_beat(now, id, *beat),
             Request::Commit(commit) => self.commit(now, id, &commit),
             Request::Fetch(fetch) => self.fetch_offsets(id, &fetch),
+            Request::Begin(begin) => self.begin_topic(now, id, &begin),
             Request::DeleteOffsets { group, partitions } => {
                 self.delete_offsets(id, &group, partitions);
             }
@@ -328,6 +329,7 @@ impl Request {
             Self::Member(request) => &request.group,
             Self::Commit(request) => &request.group,
             Self::Fetch(request) => &request.group,
+            Self::Begin(request) => &request.group,
             Self::DeleteOffsets { group, .. }
             | Self::Delete { group }
             | Self::Describe { group } => group,
@@ -344,7 +346,7 @@ impl Request {
             Self::Leave(_) => Answer::Left(Err(error)),
             Self::Member(_) => Answer::Member(Err(error)),
             Self::Commit(_) => Answer::Committed(Err(error)),
-            Self::Fetch(_) => Answer::Fetched(Err(error)),
+            Self::Fetch(_) | Self::Begin(_) => Answer::Fetched(Err(error)),
             Self::DeleteOffsets { .. } => Answer::OffsetsDeleted(Err(error)),
             Self::Delete { .. } => Answer::Deleted(Err(error)),
             Self::Describe { .. } => Answer::Described(Err(error)),

@@ -26,6 +26,10 @@ pub(super) fn of_fault(fault: &Fault) -> Code {
     match fault.reason {
         Reason::PartitionMoved | Reason::ShuttingDown => error_code::NOT_COORDINATOR,
         Reason::PermissionDenied => error_code::GROUP_AUTHORIZATION_FAILED,
+        // The name is one of another type (serving.md B1).
+        Reason::SubscriptionExists | Reason::SubscriptionDeleting => {
+            error_code::INCONSISTENT_GROUP_PROTOCOL
+        }
         Reason::DataDamaged | Reason::Internal => error_code::UNKNOWN,
         _ => error_code::COORDINATOR_LOAD_IN_PROGRESS,
     }

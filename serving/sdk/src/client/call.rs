@@ -109,14 +109,15 @@ impl Core {
         }
     }
 
-    fn preferred(&self) -> Broker {
+    /// The broker that answered last.
+    pub(crate) fn preferred(&self) -> Broker {
         let preferred = self.preferred.lock();
         preferred.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// From now on calls begin with the broker after `failed`. Where another caller moved on already its choice stays: two that move on
     /// for the same reason at the same time would come back to where both began.
-    pub(super) fn prefer_another(&self, failed: &Broker) {
+    pub(crate) fn prefer_another(&self, failed: &Broker) {
         let known = self.known_brokers();
         let at = known.iter().position(|broker| broker == failed);
         let next = at.map_or(0, |at| (at + 1) % known.len());

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use super::ClientBuilder;
 use crate::admin::Admin;
 use crate::connect::{Broker, Connect, Pool};
-use crate::consumer::{QueueConsumerBuilder, SubscriptionConsumerBuilder};
+use crate::consumer::{QueueConsumerBuilder, StreamConsumerBuilder, SubscriptionConsumerBuilder};
 use crate::error::Error;
 use crate::interceptor::{Chain, Interceptor};
 use crate::producer::ProducerBuilder;
@@ -99,6 +99,15 @@ impl Client {
     /// Begins a consumer of `topic` that shares the records of a subscription with others, record by record.
     pub fn queue_consumer(&self, topic: impl Into<String>) -> QueueConsumerBuilder {
         QueueConsumerBuilder::new(Arc::clone(&self.core), topic.into())
+    }
+
+    /// Begins a member of a group, which shares the partitions of these topics with its other members, those of the Kafka wire too.
+    pub fn stream_consumer<T: Into<String>>(
+        &self,
+        topics: impl IntoIterator<Item = T>,
+    ) -> StreamConsumerBuilder {
+        let topics = topics.into_iter().map(Into::into).collect();
+        StreamConsumerBuilder::new(Arc::clone(&self.core), topics)
     }
 
     /// Topics, subscriptions and ledgers.

@@ -21,7 +21,7 @@ pub enum SubscriptionType {
     Queue,
     /// As a queue, with the records of one key to one consumer at a time, in order.
     Keyed,
-    /// Not served by this version: the members of a group share the partitions.
+    /// The members of a group share the partitions: [`crate::StreamConsumer`].
     Stream,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for UnknownSubscriptionType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no type of subscriptions; write exclusive, failover, queue or keyed",
+            "{:?} is no type of subscriptions; write exclusive, failover, queue, keyed or stream",
             self.0
         )
     }

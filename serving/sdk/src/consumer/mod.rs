@@ -1,5 +1,5 @@
 //! The consumers of subscriptions: records out, acknowledgements back. Below: the one that has a partition for itself; [`queue`] is the
-//! one that shares.
+//! one that shares; [`stream`] is the member of a group.
 //!
 //! Path of a record: broker → `link/session` (a stream) → `core` (does it follow? what of it is new?) → [`handle`] (decode, hand out) →
 //! the application → `ack` → `core/acks` → broker → receipt.
@@ -20,6 +20,7 @@ mod link;
 mod opened;
 mod queue;
 mod record;
+mod stream;
 
 pub use self::core::{Acknowledgement, BlockedReason, ConsumerNote, SkipReason};
 pub use builder::SubscriptionConsumerBuilder;
@@ -28,3 +29,7 @@ pub(crate) use kind::start_at;
 pub use kind::{SubscriptionType, UnknownSubscriptionType};
 pub use queue::{QueueConsumer, QueueConsumerBuilder, QueueMessage, QueueReceipt};
 pub use record::{Consumed, ConsumerStats, ReceivedRecord, Unacknowledged};
+pub use stream::{
+    Commit, StreamConsumer, StreamConsumerBuilder, StreamItem, StreamNote, StreamPartition,
+    StreamRecord, StreamStats,
+};

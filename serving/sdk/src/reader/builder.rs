@@ -43,10 +43,10 @@ pub struct ReaderBuilder {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ReaderConfig {
-    pub(super) follow: bool,
-    pub(super) bytes_in_flight_max: u32,
-    pub(super) retry_timeout: Duration,
+pub(crate) struct ReaderConfig {
+    pub(crate) follow: bool,
+    pub(crate) bytes_in_flight_max: u32,
+    pub(crate) retry_timeout: Duration,
 }
 
 impl ReaderBuilder {

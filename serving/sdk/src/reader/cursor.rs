@@ -18,12 +18,14 @@ pub(super) struct Cursor {
 
 /// One message, checked.
 #[derive(Debug)]
-pub(super) struct Chunk {
-    pub(super) partition: u32,
-    pub(super) batches: Vec<RecordBatch>,
+pub(crate) struct Chunk {
+    pub(crate) partition: u32,
+    pub(crate) batches: Vec<RecordBatch>,
+    /// Ranges that no batch has, with the reason.
+    pub(crate) skipped: Vec<v1::SkippedRange>,
     /// Every offset below is delivered or explained.
-    pub(super) end: u64,
-    pub(super) high_watermark: u64,
+    pub(crate) end: u64,
+    pub(crate) high_watermark: u64,
     /// Offsets that were lost and given up by an operator.
     pub(super) lost: u64,
     /// Length of the batches.
@@ -63,6 +65,7 @@ impl Cursor {
         }
         let mut ranges = message.skipped;
         ranges.sort_by_key(|range| range.first);
+        let skipped = ranges.clone();
         let mut ranges = ranges.into_iter().peekable();
         let mut at = begin;
         let mut lost = 0;
@@ -100,6 +103,7 @@ impl Cursor {
         Ok(Chunk {
             partition: self.partition,
             batches,
+            skipped,
             end: at,
             high_watermark: message.high_watermark,
             lost,

@@ -26,7 +26,7 @@ use crate::error::Error;
 const STREAM_BYTES_MAX: u32 = 4 << 20;
 
 /// What a partition's task tells the reader.
-pub(super) enum Fetched {
+pub(crate) enum Fetched {
     /// Reading begins at this offset.
     Started {
         partition: u32,
@@ -44,14 +44,17 @@ pub(super) enum Fetched {
 }
 
 /// What the tasks of one reader share.
-pub(super) struct Source {
-    pub(super) core: Arc<Core>,
-    pub(super) topic: Topic,
-    pub(super) config: ReaderConfig,
-    pub(super) room: Arc<Semaphore>,
-    /// The reader's own connections, one per broker.
-    pub(super) channels: Mutex<BTreeMap<Broker, Channel>>,
+pub(crate) struct Source {
+    pub(crate) core: Arc<Core>,
+    pub(crate) topic: Topic,
+    pub(crate) config: ReaderConfig,
+    pub(crate) room: Arc<Semaphore>,
+    /// The reader's own connections.
+    pub(crate) channels: Channels,
 }
+
+/// One per broker. Cheap to clone.
+pub(crate) type Channels = Arc<Mutex<BTreeMap<Broker, Channel>>>;
 
 impl Source {
     fn channel(&self, broker: &Broker) -> Result<Channel, Error> {
@@ -66,7 +69,7 @@ impl Source {
 }
 
 /// The task.
-pub(super) struct Fetch {
+pub(crate) struct Fetch {
     source: Arc<Source>,
     partition: u32,
     start: Start,
@@ -89,7 +92,7 @@ enum End {
 }
 
 impl Fetch {
-    pub(super) fn new(
+    pub(crate) fn new(
         source: Arc<Source>,
         partition: u32,
         start: Start,
@@ -110,7 +113,7 @@ impl Fetch {
     }
 
     /// Until the end is reached (when not following), the reader is gone, or an error that no retry cures.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
             let error = match self.stream().await {
                 Ok(End::Dropped) => return,

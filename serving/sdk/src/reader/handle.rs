@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::Stream;
 use hulse_proto::batch::verify_crc;
@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::builder::{ReaderConfig, Start};
 use super::cursor::Chunk;
-use super::fetch::{Fetch, Fetched, Source};
+use super::fetch::{Channels, Fetch, Fetched, Source};
 use super::record::{ReadRecord, RecordBatch};
 use crate::client::{Core, Topic};
 use crate::error::Error;
@@ -78,7 +78,7 @@ impl Reader {
             topic,
             config,
             room: Arc::new(Semaphore::new(config.bytes_in_flight_max as usize)),
-            channels: Mutex::default(),
+            channels: Channels::default(),
         });
         let mut tasks = JoinSet::new();
         let mut places = BTreeMap::new();

@@ -14,6 +14,9 @@ mod fetch;
 mod handle;
 mod record;
 
+pub(crate) use builder::ReaderConfig;
 pub use builder::{ReaderBuilder, Start};
+pub(crate) use cursor::Chunk;
+pub(crate) use fetch::{Channels, Fetch, Fetched, Source};
 pub use handle::{Reader, ReaderStats};
 pub use record::{ReadRecord, RecordBatch};

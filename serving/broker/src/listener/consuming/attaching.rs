@@ -39,7 +39,7 @@ pub(super) async fn attach(
     request: v1::Attach,
 ) -> Result<Attached, Fault> {
     let id = partition(request.partition.as_ref())?;
-    let kind = SubscriptionKind::from_wire(request.r#type)?;
+    let kind = SubscriptionKind::from_wire(request.r#type)?.with_cursors()?;
     let start = StartPoint::from_wire(request.start.as_ref())?;
     check_client_id(&request.consumer_name)?;
     front.allow(Action::Consume, Resource::TopicId(id.topic))?;

@@ -49,6 +49,27 @@ impl Front {
         }
     }
 
+    /// The offset of a place in a partition, now.
+    ///
+    /// # Errors
+    /// `OFFSET_OUT_OF_RANGE`, and those of opening and reading.
+    pub(in crate::listener) async fn resolve_on(
+        &self,
+        partition: PartitionId,
+        place: StartPoint,
+    ) -> Result<Offset, Fault> {
+        if self.elsewhere(partition).is_none() {
+            let open = self.open(partition).await?;
+            return self.resolve(&open, place).await;
+        }
+        let place = match place {
+            StartPoint::Unsaid => StartPoint::Latest,
+            place => place,
+        };
+        let work = work_on(partition, Work::Resolve(start_at(place)));
+        self.anywhere(work).await.map(|done| Offset(done.offset))
+    }
+
     /// Says of one cursor whether it keeps records.
     pub(super) async fn hold_on(
         &self,

@@ -9,7 +9,7 @@ use super::describing::{PARTITIONS_AT_ONCE, Place};
 use crate::listener::front::Front;
 use crate::listener::wire::topic_name;
 use crate::state::{OffsetRange, OffsetRanges};
-use crate::subscriptions::{StartPoint, Subscription};
+use crate::subscriptions::{StartPoint, Subscription, SubscriptionKind};
 use crate::{CursorMove, CursorView, LogOffsets};
 
 /// Where cursors go.
@@ -41,12 +41,16 @@ impl Front {
             "" => None,
             topic => Some(self.topics.get(&topic_name(topic)?).await?),
         };
-        let name = topic.as_ref().map(|topic| &topic.name);
-        let name = self.subscription_name(order.subscription, name)?;
+        let of_topic = topic.as_ref().map(|topic| &topic.name);
+        let name = self.subscription_name(order.subscription, of_topic)?;
         let subscription = self.subscriptions.get(&name).await?;
         if subscription.deleting {
             let words = format!("subscription {name} is being deleted");
             return Err(Fault::new(Reason::SubscriptionDeleting, words));
+        }
+        if subscription.kind == SubscriptionKind::Stream {
+            let cursors = self.move_group(&name, topic.as_ref(), &order).await?;
+            return Ok(v1::SeekSubscriptionResponse { cursors });
         }
         let mut places = self.places(&subscription, topic.as_ref()).await?;
         if let Some(partition) = order.partition {

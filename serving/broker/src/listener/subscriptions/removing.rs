@@ -6,7 +6,7 @@ use hulse_proto::error::{Fault, Reason};
 use super::describing::{PARTITIONS_AT_ONCE, Place, is_gone};
 use crate::Topic;
 use crate::listener::front::Front;
-use crate::subscriptions::{Subscription, SubscriptionName};
+use crate::subscriptions::{Subscription, SubscriptionKind, SubscriptionName};
 
 impl Front {
     /// Deletes it, or its part for one topic; answers when the name is free.
@@ -17,6 +17,9 @@ impl Front {
         force: bool,
     ) -> Result<(), Fault> {
         let found = self.subscriptions.get(name).await?;
+        if found.kind == SubscriptionKind::Stream {
+            return self.delete_group(name, topic).await;
+        }
         let places = self.places(&found, topic).await?;
         if !force && !found.deleting {
             self.check_idle(&found, &places).await?;

@@ -34,7 +34,7 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
             let policies = request.policies.unwrap_or_default();
             let hold = policies.hold;
             let new = NewSubscription {
-                kind: SubscriptionKind::from_wire(request.r#type)?,
+                kind: SubscriptionKind::from_wire(request.r#type)?.with_cursors()?,
                 hold: hold.unwrap_or(true),
                 insists_on_hold: hold.is_some(),
                 sharing: Sharing::from_wire(policies.sharing.as_ref())?,
@@ -100,6 +100,18 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
             let (topic, name) = self.target(&request.topic, &request.subscription).await?;
             front.allow(Action::Describe, Resource::Subscription(&name))?;
             let subscription = front.subscriptions.get(&name).await?;
+            if subscription.kind == SubscriptionKind::Stream {
+                let without = request.without_cursors;
+                let described = front.describe_group(&name, topic.as_ref(), without);
+                let (topics, cursors) = described.await?;
+                return Ok(v1::DescribeSubscriptionResponse {
+                    subscription: Some(v1::SubscriptionDescription {
+                        topics,
+                        ..front.describe(&subscription).await
+                    }),
+                    cursors,
+                });
+            }
             let places = front.places(&subscription, topic.as_ref()).await?;
             let places = match request.without_cursors {
                 true => Vec::new(),

@@ -19,4 +19,5 @@ mod reading;
 mod room;
 mod session;
 mod sharing;
+mod stream_groups;
 mod world;
