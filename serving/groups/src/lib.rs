@@ -49,8 +49,8 @@ pub use config::GroupsConfig;
 pub use coordinator::Coordinator;
 pub use error::GroupError;
 pub use request::{
-    Beat, Begin, Client, Commit, FetchOffsets, Input, Join, Leave, Leaver, MemberBeat, NewOffset, Now,
-    Progress, Protocol, Request, RequestId, Sync,
+    Beat, Begin, Client, Commit, FetchOffsets, Input, Join, Leave, Leaver, MemberBeat, NewOffset,
+    Now, Progress, Protocol, Request, RequestId, Sync,
 };
 pub use state::{
     Change, ClassicFacts, ClassicGroup, ClassicMember, CommittedOffset, ConsumerGroup,
