@@ -42,6 +42,16 @@ const ARROWS: &[(&str, &[&str])] = &[
         "serving-kafka",
         &["hulse-proto", "serving-broker", "serving-groups"],
     ),
+    // For tests of users and ours: a server in memory, and the client that they use.
+    (
+        "serving-testkit",
+        &[
+            "hulse-proto",
+            "bookie-metadata",
+            "serving-broker",
+            "hulse-sdk",
+        ],
+    ),
     (
         "tests-harness",
         &[
