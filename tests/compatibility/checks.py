@@ -64,6 +64,7 @@ EXPLAINED = {
     "order-cuts": "OR-03: pipelined idempotent produce, the connection cut several times: order kept, nothing twice, nothing lost",
     "retry-window": "LD-06: server killed and link cut with requests open: nothing twice, nothing lost",
     "damaged": "a record that storage has lost: the client gets what is below, is told within a minute, and reads on behind it if asked to",
+    "grpc-*": "Hulse's own wire, by a client generated from its protos: produce, read, subscribe, shared work, dead letters, keys, typed refusals",
     "idle-producer": "LD-07: one producer, silent for longer than the server remembers it, goes on; also over a restart",
 }
 
