@@ -138,6 +138,15 @@ pub enum Mutant {
     AnswerBeforeDelta,
     /// B6, B10: a coordinator that moves waits for ever for members that it never hears.
     SessionsForgotten,
+    // The sharing of a partition's records.
+    /// B2.3: an ack of a shared record has its receipt before its delta is confirmed.
+    SharedReceiptBeforeDelta,
+    /// B3.8: failed attempts are not kept: the next owner counts anew.
+    FailedAttemptsForgotten,
+    /// B4.2, K1: a KEYED subscription is dispatched as a QUEUE one.
+    KeysIgnored,
+    /// B3.5: a lock ends before its time.
+    LockTooShort,
 }
 
 /// Which rule does not hold here. The default: all hold.

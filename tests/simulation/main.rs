@@ -65,6 +65,28 @@ fn no_acked_record_comes_again_and_no_other_is_passed_over() {
     CONSUMERS.run(&[], &[]);
 }
 
+/// The suite of consumers that share, over the one of brokers and their partition (serving.md F2, tests 12 to 17).
+const SHARERS: Suite = Suite {
+    name: "shared_records_are_acked_once_keys_keep_their_order_and_counts_never_fall",
+    seeds: 1_000,
+    kept: SEEDS,
+    run: partition::run_shared,
+};
+
+/// What the seeds of that suite are for.
+const SHARERS_COUNTS: [&str; 5] = [
+    "shared acks with a receipt",
+    "shared records that came after a failure",
+    "sharers that attached",
+    "sharers that crashed",
+    "sharers that stalled",
+];
+
+#[test]
+fn shared_records_are_acked_once_keys_keep_their_order_and_counts_never_fall() {
+    SHARERS.run(&[], &SHARERS_COUNTS);
+}
+
 /// The suite of a whole cell: brokers that move their partition, upkeep, and a bookie that is drained.
 const CLUSTER: Suite = Suite {
     name: "nothing_is_lost_while_bookies_are_drained_and_partitions_move",
@@ -109,5 +131,6 @@ fn same_seed_gives_the_same_trace() {
     LEDGER.repeats(20);
     PARTITION.repeats(20);
     CONSUMERS.repeats(20);
+    SHARERS.repeats(20);
     CLUSTER.repeats(10);
 }

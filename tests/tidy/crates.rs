@@ -61,6 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "bookie-node",
             "bookie-upkeep",
             "serving-broker",
+            "serving-dispatch",
             "hulse-sdk",
         ],
     ),

@@ -331,3 +331,25 @@ fn trim_past_a_cursor_that_is_not_durable_yet_is_found() {
 fn consumer_that_goes_on_beside_its_successor_is_found() {
     is_found(Mutant::FormerNotTold, partition::run_consumed_with);
 }
+
+// The sharing of a partition's records.
+
+#[test]
+fn shared_receipt_before_its_delta_is_found() {
+    is_found(Mutant::SharedReceiptBeforeDelta, partition::run_shared_with);
+}
+
+#[test]
+fn failed_attempts_that_a_take_over_forgets_are_found() {
+    is_found(Mutant::FailedAttemptsForgotten, partition::run_shared_with);
+}
+
+#[test]
+fn keyed_subscription_without_keys_is_found() {
+    is_found(Mutant::KeysIgnored, partition::run_shared_with);
+}
+
+#[test]
+fn lock_that_ends_before_its_time_is_found() {
+    is_found(Mutant::LockTooShort, partition::run_shared_with);
+}

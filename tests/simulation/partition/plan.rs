@@ -52,20 +52,38 @@ pub fn run(seed: u64, whole: bool) -> Run {
 
 /// One seed, with a mutant.
 pub fn run_with(seed: u64, whole_trace: bool, mutant: Option<Mutant>) -> Run {
-    run_as(seed, whole_trace, mutant, false)
+    run_as(seed, whole_trace, mutant, Company::Nobody)
 }
 
 /// One seed, with consumers.
 pub fn run_consumed(seed: u64, whole: bool) -> Run {
-    run_as(seed, whole, None, true)
+    run_as(seed, whole, None, Company::Consumers)
 }
 
 /// One seed, with consumers and a mutant.
 pub fn run_consumed_with(seed: u64, whole: bool, mutant: Option<Mutant>) -> Run {
-    run_as(seed, whole, mutant, true)
+    run_as(seed, whole, mutant, Company::Consumers)
 }
 
-fn run_as(seed: u64, whole_trace: bool, mutant: Option<Mutant>, consumed: bool) -> Run {
+/// One seed, with consumers that share.
+pub fn run_shared(seed: u64, whole: bool) -> Run {
+    run_as(seed, whole, None, Company::Sharers)
+}
+
+/// One seed, with consumers that share and a mutant.
+pub fn run_shared_with(seed: u64, whole: bool, mutant: Option<Mutant>) -> Run {
+    run_as(seed, whole, mutant, Company::Sharers)
+}
+
+/// Who is there beside producers and readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Company {
+    Nobody,
+    Consumers,
+    Sharers,
+}
+
+fn run_as(seed: u64, whole_trace: bool, mutant: Option<Mutant>, company: Company) -> Run {
     let mut rng = tests_harness::Seeds(seed).stream("plan");
     let Shape { quorums, bookies } = Shape::draw(&mut rng, &SHAPES);
     runtime().block_on(async move {
@@ -77,11 +95,11 @@ fn run_as(seed: u64, whole_trace: bool, mutant: Option<Mutant>, consumed: bool) 
             mutant,
         };
         let world = Arc::new(World::new(setup));
-        Box::pin(play(&world, rng, consumed)).await
+        Box::pin(play(&world, rng, company)).await
     })
 }
 
-async fn play(world: &Arc<World>, mut rng: ChaCha12Rng, consumed: bool) -> Run {
+async fn play(world: &Arc<World>, mut rng: ChaCha12Rng, company: Company) -> Run {
     let mut chaos = Chaos::draw(world.seeds.stream("chaos"));
     chaos.arm(world);
     world.start_bookies().await;
@@ -96,7 +114,11 @@ async fn play(world: &Arc<World>, mut rng: ChaCha12Rng, consumed: bool) -> Run {
             .push(process);
     }
     let producers = start_producers(&cluster, &mut rng);
-    let consumers = consumed.then(|| Consumers::start(&cluster));
+    let consumers = match company {
+        Company::Nobody => None,
+        Company::Consumers => Some(Consumers::start(&cluster)),
+        Company::Sharers => Some(Consumers::share(&cluster)),
+    };
     let pause = Duration::from_millis(rng.random_range(10..400));
     tokio::spawn(follow(cluster.clone(), pause));
     // From a stream of their own, so that kept seeds have all else as they ever had it.

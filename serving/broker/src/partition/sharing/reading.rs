@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use hulse_proto::batch::{BatchHeader, decode};
+use hulse_proto::batch::{BatchHeader, Compression, decode};
 use hulse_proto::error::Fault;
 use hulse_proto::id::SubscriptionId;
 use hulse_proto::time::TimestampMs;
 use serving_dispatch::{Batch, Hashes, KeyHash, Keys, ReadDone, ReadWanted, Skip};
 
-use crate::log::{LogReader, ReadChunk, SkipReason};
+use crate::log::{LogReader, ReadBatch, ReadChunk, SkipReason};
 use crate::state::OffsetRange;
+
+/// Bytes whose keys are read on the task of the partition.
+const QUICK_BYTES_MAX: usize = 256 << 10;
 
 /// The bytes of a batch.
 #[derive(Debug, Clone)]
@@ -35,7 +38,7 @@ pub(super) async fn read(
     let bytes = usize::try_from(wanted.bytes_max).unwrap_or(usize::MAX);
     let (id, hashes) = (wanted.id, wanted.hashes);
     let result = match log.read(wanted.from, bytes).await {
-        Ok(chunk) if hashes == Hashes::No => Ok(done(&wanted, chunk)),
+        Ok(chunk) if hashes == Hashes::No || is_quick(&chunk) => Ok(done(&wanted, chunk)),
         // Keys are behind compression: not on the task of the partition, which other subscriptions wait for.
         Ok(chunk) => tokio::task::spawn_blocking(move || done(&wanted, chunk))
             .await
@@ -47,6 +50,16 @@ pub(super) async fn read(
         id,
         result,
     }
+}
+
+/// Its keys are read in less time than another thread takes to begin.
+fn is_quick(chunk: &ReadChunk) -> bool {
+    let plain = |batch: &ReadBatch| {
+        let header = BatchHeader::view(&batch.bytes);
+        header.is_ok_and(|header| matches!(header.compression(), Ok(Compression::None)))
+    };
+    let bytes: usize = chunk.batches.iter().map(|batch| batch.bytes.len()).sum();
+    bytes <= QUICK_BYTES_MAX && chunk.batches.iter().all(plain)
 }
 
 fn bug() -> Fault {
@@ -147,11 +160,10 @@ fn hash_of(key: &[u8]) -> KeyHash {
 
 #[cfg(test)]
 mod tests {
-    use hulse_proto::batch::{BatchBuilder, Compression, RecordRef, place};
+    use hulse_proto::batch::{BatchBuilder, RecordRef, place};
     use hulse_proto::id::{Offset, OwnerEpoch};
 
     use super::*;
-    use crate::ReadBatch;
 
     fn batch(base: u64, keys: &[Option<&str>]) -> ReadBatch {
         let mut builder = BatchBuilder::new(Compression::None).unwrap();

@@ -3,8 +3,9 @@
 use futures::FutureExt;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, SubscriptionId};
+use hulse_proto::mutant::Mutant;
 use hulse_proto::time::TimestampMs;
-use serving_dispatch::{Effect, Skip, Written};
+use serving_dispatch::{Effect, Kind, Skip, Written};
 use tokio::sync::oneshot;
 
 use super::changes::changes_of;
@@ -67,9 +68,16 @@ impl Task {
             to,
         });
         let all = &mut self.cursors.shares.all;
+        let mut policy = new.policy.clone();
+        if self.with.mutation.is(Mutant::KeysIgnored) {
+            policy.kind = Kind::Queue;
+        }
+        if self.with.mutation.is(Mutant::LockTooShort) {
+            policy.lock_ms /= 2;
+        }
         let share = all
             .entry(id)
-            .or_insert_with(|| Share::open(id, (new.policy.clone(), address), state, readable));
+            .or_insert_with(|| Share::open(id, (policy, address), state, readable));
         self.cursors.core.shared(id);
         let new = NewSharer {
             handed: new.handed.min(readable),
@@ -181,9 +189,16 @@ impl Task {
                         let reading = read(self.log.clone(), *id, wanted);
                         shares.work.push(reading.map(ShareEnd::Read).boxed());
                     }
-                    Some(Effect::Write { seq, delta }) => {
+                    Some(Effect::Write { seq, mut delta }) => {
                         let urgent = delta.moved.is_some();
+                        if self.with.mutation.is(Mutant::FailedAttemptsForgotten) {
+                            delta.marks.clear();
+                        }
                         core.take_shared(*id, seq, changes_of(delta, now), (now, urgent));
+                        if self.with.mutation.is(Mutant::SharedReceiptBeforeDelta) {
+                            share.dispatcher.written(seq, Written::Done, now);
+                            share.touched = true;
+                        }
                     }
                     _ => {}
                 }
