@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"sort"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -133,6 +135,16 @@ func step(client *kgo.Client, asked settings) {
 	defer cancel()
 	found := client.PollRecords(wait, asked.Batch)
 	defer client.AllowRebalance()
+	for _, wrong := range found.Errors() {
+		if errors.Is(wrong.Err, context.DeadlineExceeded) {
+			continue
+		}
+		if errors.Is(wrong.Err, kerr.FencedInstanceID) {
+			say(map[string]any{"error": "fatal FENCED_INSTANCE_ID"})
+			os.Exit(1)
+		}
+		say(map[string]any{"error": wrong.Err.Error()})
+	}
 	records := found.Records()
 	if len(records) == 0 {
 		return

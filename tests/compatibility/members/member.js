@@ -65,7 +65,10 @@ async function main() {
   const { GROUP_JOIN, REBALANCING, CRASH } = consumer.events;
   consumer.on(GROUP_JOIN, ({ payload }) => say({ has: (payload.memberAssignment[settings.topic] || []).slice().sort((a, b) => a - b) }));
   consumer.on(REBALANCING, () => say({ has: [] }));
-  consumer.on(CRASH, ({ payload }) => say({ error: payload.error.name }));
+  consumer.on(CRASH, ({ payload }) => {
+    say({ has: [] });
+    say({ error: payload.error.name });
+  });
   const leave = async () => {
     await consumer.disconnect();
     say({ left: true });
