@@ -120,6 +120,10 @@ def metadata():
         (12, 1000), (13, BOOT), (14, SUBSCRIPTION), (15, message((1, 55), (2, 60), (3, 58), (4, 70_000), (5, 1 << 63))),
         (16, [message((1, 10), (2, 20), (3, ["bookie-2", "bookie-3"]))]), (17, message((1, 1), (2, 54), (3, TIME + 1))),
         (18, TIME))
+    attempt = [message((1, bytes([number]) * 16), (2, "main"), (3, f"hulse/object-{number}")) for number in (7, 8, 9)]
+    settled = message((1, TIME), (2, [message((1, 4711), (2, 1003), (3, 1010))]), (3, 77))
+    segment_ = message((1, attempt[2]), (2, 90_000), (3, "etag"), (4, 10), (5, 80_000), (6, 500), (7, 0xFEED))
+    tier = message((1, settled), (2, attempt[1]), (3, [attempt[0]]), (4, segment_), (5, 1), (6, BOOT))
     link = message((1, 11), (2, 1000), (3, 3))
     gap = message((1, 12), (2, 1100), (3, 4), (4, 1060))
     state_link = message((1, 13), (3, 4))
@@ -132,6 +136,7 @@ def metadata():
         "bookie": message((1, INCARNATION), (2, DISK), (3, 1), (4, 17), (5, 9), (6, "zone-a")),
         "node": message((1, BOOT), (2, "http://10.0.0.1:7171"), (3, 17), (4, TIME), (5, "readonly")),
         "ledger": ledger,
+        "ledger_tiered": ledger + message((21, tier)),
         "ledger_version_2": message((1, 2)) + ledger[2:],
         "topic": message((1, TOPIC), (2, 12), (3, 1), (4, TIME), (5, 1), (6, [86_400_000]), (7, [-1])),
         "topic_with_quota": message((1, TOPIC), (2, 1), (3, 2), (4, TIME), (8, [1 << 30]), (9, [-1]), (10, 2)),
@@ -338,6 +343,34 @@ def disk():
     return out
 
 
+# A segment (bookie/tier/src/format): each entry in a block of its own, ledgers 9 and 11 of partition 7.
+
+
+def segment(uuid_=bytes([8]) * 16):
+    out, rows = b"", []
+    for ledger, base, aborted, contents in [
+        (9, 50, [(50, 54, 4711)], [(0, 3, 2, BATCHES, b"the bytes of two batches"), (1, 1, 1, BATCHES[1:], b"a marker")]),
+        (11, 54, [], [(0, 2, 2, BATCHES[:1], b"one more")]),
+    ]:
+        first_byte, blocks, totals, offset, records = len(out), b"", (0, 0), base, 0
+        for number, (class_, span, count, batches, body) in enumerate(contents):
+            data, totals = entry(class_, ledger, number, offset, span, count, totals, envelope(class_, batches), body)
+            block_ = sealed(b"HBLK" + le("B3xQQQIII", 1, ledger, number, offset, 1, len(data), crc32c(data))) + data
+            times = min(row[11] for row in batches), max(row[7] for row in batches), TIME + 5
+            blocks += le("QQQIIqqq", number, offset, len(out), len(block_), crc32c(data), *times)
+            out += block_
+            offset, records = offset + span, records + count
+        index = b"HIDX" + le("B3xQ", 1, ledger) + TOPIC + le("IIII", 7, len(contents), len(aborted), 0)
+        index += le("QQQQQQ", base, len(contents), offset - base, records, *totals) + blocks
+        index = sealed(index + b"".join(le("QQq", *row) for row in aborted))
+        rows.append(le("QQQIIQ", ledger, first_byte, len(out), len(index), crc32c(index[:-4]), len(contents)))
+        out += index
+    directory = sealed(b"HDIR" + le("B3xII", 1, len(rows), 0) + b"".join(rows))
+    size = len(out) + len(directory) + 56
+    trailer = le("QII", len(out), len(directory), crc32c(directory[:-4])) + uuid_ + le("QB3x", size, 1)
+    return out + directory + sealed(trailer) + b"HULSESEG"
+
+
 def row(version, lease, value):
     return le("QQ", version, lease) + value
 
@@ -353,6 +386,7 @@ def files():
         "bookie/node/golden/v1": bookie(),
         "bookie/node/golden/v1/disk": disk(),
         "bookie/metadata/golden/v1": {"row": row(71, 0, values["topic"]), "row_leased": row(72, 9, values["node"])},
+        "bookie/tier/golden/v1": {"segment": segment()},
         "serving/broker/golden/v1": state(),
     }
     return {ROOT / folder / name: data for folder, all_ in folders.items() for name, data in all_.items()}

@@ -11,12 +11,13 @@ use crate::entry::{
 };
 use crate::id::{
     EntryId, FenceToken, Incarnation, LedgerId, NodeName, Offset, OwnerEpoch, PartitionId,
-    ProducerId, TopicId,
+    ProducerId, SegmentId, TopicId,
 };
 use crate::ledger::{
     ClosedTotals, Degraded, Fragment, LedgerKind, LedgerMetadata, LedgerMetadataError, LedgerState,
     Loss, LossKind, Member, Quorums,
 };
+use crate::tier::{AbortedRange, Attempt, LocalCopies, Segment, Settled, Tier};
 use crate::wire::metadata::{self, subscribed_topic::Start};
 
 macro_rules! golden {
@@ -191,6 +192,7 @@ fn ledger() -> LedgerMetadata {
         writer_nonce: [6; 16],
         recovery_nonce: [5; 16],
         repair_nonce: [0; 16],
+        tier: None,
         intents: Vec::new(),
         closed: Some(ClosedTotals {
             end: EntryId(55),
@@ -211,6 +213,49 @@ fn ledger() -> LedgerMetadata {
         }),
         created_at: TIME,
     }
+}
+
+fn tiered_ledger() -> LedgerMetadata {
+    let attempt = |number: u8| Attempt {
+        id: SegmentId(uuid(number)),
+        bucket: "main".to_owned(),
+        object: format!("hulse/object-{number}"),
+    };
+    let tier = Tier {
+        settled: Some(Settled {
+            tier_after: TIME,
+            aborted: vec![AbortedRange {
+                first: Offset(1003),
+                end: Offset(1010),
+                producer: ProducerId(4711),
+            }],
+            aborted_ledger: Some(LedgerId(77)),
+        }),
+        attempt: Some(attempt(8)),
+        garbage: vec![attempt(7)],
+        segment: Some(Segment {
+            attempt: attempt(9),
+            object_bytes: 90_000,
+            etag: "etag".to_owned(),
+            first_byte: 10,
+            index_at: 80_000,
+            index_bytes: 500,
+            index_crc: 0xfeed,
+        }),
+        local: LocalCopies::Dropping,
+        nonce: [6; 16],
+    };
+    LedgerMetadata {
+        tier: Some(Box::new(tier)),
+        ..ledger()
+    }
+}
+
+#[test]
+fn tiered_ledger_of_version_1_is_read_and_written() {
+    let golden = golden!("ledger_tiered");
+    assert_eq!(LedgerMetadata::decode(&golden), Ok(tiered_ledger()));
+    assert_eq!(tiered_ledger().encode(), golden);
 }
 
 #[test]

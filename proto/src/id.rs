@@ -85,6 +85,10 @@ unique! {
     SubscriptionId
 }
 unique! {
+    /// One try to make a segment; two tries never have the same, whatever became of the first (storage.md O2).
+    SegmentId
+}
+unique! {
     /// One life of a bookie's disk (storage.md C1): a reformatted disk has another one.
     Incarnation
 }

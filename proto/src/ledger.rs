@@ -8,6 +8,7 @@ use prost::Message;
 use crate::id::{
     EntryId, FenceToken, Incarnation, LedgerId, NodeName, Offset, OwnerEpoch, PartitionId, TopicId,
 };
+use crate::tier::Tier;
 use crate::time::TimestampMs;
 use crate::wire::metadata as wire;
 
@@ -178,6 +179,8 @@ pub struct LedgerMetadata {
     pub intents: Vec<Intent>,
     /// Set by repair's own changes only.
     pub repair_nonce: [u8; 16],
+    /// What its owner said of it once it was settled, and where it is in object storage.
+    pub tier: Option<Box<Tier>>,
 }
 
 /// Why a metadata value is not a ledger's.
@@ -308,6 +311,7 @@ impl LedgerMetadata {
                 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] => Bytes::new(),
                 nonce => to_nonce(nonce),
             },
+            tier: self.tier.as_deref().map(Tier::to_wire),
         };
         value.encode_to_vec().into()
     }
@@ -384,8 +388,18 @@ impl LedgerMetadata {
                 .map(Intent::from_wire)
                 .collect::<Result<_, _>>()?,
             repair_nonce: nonce("repair_nonce", &value.repair_nonce)?,
+            tier: decode_tier(value.tier.as_ref(), kind, closed)?,
         })
     }
+}
+
+fn decode_tier(
+    found: Option<&wire::Tier>,
+    kind: LedgerKind,
+    closed: Option<ClosedTotals>,
+) -> Result<Option<Box<Tier>>, LedgerMetadataError> {
+    let tier = found.map(|tier| Tier::from_wire(tier, kind, closed));
+    Ok(tier.transpose()?.map(Box::new))
 }
 
 fn decode_fragments(

@@ -1,7 +1,7 @@
 //! `hulse-proto`: what two Hulse processes must agree on. No I/O, no runtime, no clock.
 //!
 //! Reading order: [`id`] (names of things), [`batch`] (what a producer sends and a segment stores), [`entry`] (what a ledger
-//! stores), [`bookie`] (what a storage node can be asked), [`ledger`] (what metadata says of a ledger), [`error`] (every reason
+//! stores), [`bookie`] (what a storage node can be asked), [`ledger`] (what metadata says of a ledger), [`tier`] (where in object storage it is), [`error`] (every reason
 //! for a refusal), [`wire`] (generated gRPC types), [`mutant`] (rules that tests switch off), [`size`] (how many bytes, for people).
 //!
 //! # Invariants
@@ -21,5 +21,6 @@ mod ledger_parts;
 pub mod limits;
 pub mod mutant;
 pub mod size;
+pub mod tier;
 pub mod time;
 pub mod wire;

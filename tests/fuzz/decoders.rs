@@ -10,7 +10,7 @@ use hulse_proto::ledger::LedgerMetadata;
 use hulse_proto::limits::BATCH_BYTES_MAX;
 use hulse_proto::wire::{Message, metadata, v1};
 
-use crate::{calls, kafka, log, runner, seeds};
+use crate::{calls, kafka, log, runner, seeds, segment};
 
 /// One decoder under test.
 pub struct Decoder {
@@ -225,6 +225,10 @@ decoders! {
     log_group_survives: "log_group", log::group, log::repair_group, log::groups;
     log_footer_survives: "log_footer", log::footer, log::repair_footer, log::footers;
     log_page_survives: "log_page", log::page, log::repair_page, log::pages;
+    segment_block_survives: "segment_block", segment::block, segment::repair_block, segment::blocks;
+    segment_index_survives: "segment_index", segment::index, segment::repair_sealed, segment::indexes;
+    segment_directory_survives: "segment_directory", segment::directory, segment::repair_sealed, segment::directories;
+    segment_trailer_survives: "segment_trailer", segment::trailer, segment::repair_trailer, segment::trailers;
     bookie_request_survives: "bookie_request", calls::request, leave, calls::requests;
     bookie_answer_survives: "bookie_answer", calls::answer, leave, calls::answers;
     kafka_request_survives: "kafka_request", kafka_request, leave, kafka::requests;

@@ -204,6 +204,7 @@ fn ledger(state: LedgerState) -> LedgerMetadata {
         writer_nonce: [1; 16],
         recovery_nonce: [2; 16],
         repair_nonce: [3; 16],
+        tier: None,
         intents: Vec::new(),
         closed: closed.then_some(ClosedTotals {
             end: EntryId(200),
@@ -231,6 +232,10 @@ pub fn ledgers() -> Seeds {
     vec![
         ("open", ledger(LedgerState::Open).encode().to_vec()),
         ("closed", ledger(LedgerState::Closed).encode().to_vec()),
+        (
+            "tiered",
+            include_bytes!("../../proto/golden/v1/ledger_tiered").to_vec(),
+        ),
     ]
 }
 

@@ -15,12 +15,23 @@ const ARROWS: &[(&str, &[&str])] = &[
     // The transport for tests only: who carries calls is the caller's choice.
     (
         "bookie-client",
-        &["hulse-proto", "bookie-metadata", "bookie-transport"],
+        &[
+            "hulse-proto",
+            "bookie-metadata",
+            "bookie-transport",
+            "bookie-tier",
+        ],
     ),
     ("bookie-node", &["hulse-proto", "bookie-metadata"]),
+    ("bookie-tier", &["hulse-proto"]),
     (
         "bookie-upkeep",
-        &["hulse-proto", "bookie-metadata", "bookie-client"],
+        &[
+            "hulse-proto",
+            "bookie-metadata",
+            "bookie-tier",
+            "bookie-client",
+        ],
     ),
     ("hulse-sdk", &["hulse-proto"]),
     // Who consumes what: a state machine below every listener.
@@ -70,6 +81,10 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// A third party and the only crates of ours that may name it.
 const ONLY: &[(&str, &[&str])] = &[
     ("redb", &["bookie-metadata"]),
+    ("object_store", &["bookie-tier"]),
+    ("foyer", &["bookie-tier"]),
+    ("s3s", &["bookie-tier"]),
+    ("s3s-fs", &["bookie-tier"]),
     ("clap", &["hulse"]),
     ("clap_complete", &["hulse"]),
     ("figment", &["hulse"]),

@@ -88,6 +88,7 @@ async fn prepare(
         writer_nonce: inner.nonce(),
         recovery_nonce: [0; 16],
         repair_nonce: [0; 16],
+        tier: None,
         intents: Vec::new(),
         closed: None,
         degraded: degraded.collect(),

@@ -147,6 +147,12 @@ async fn step(
             Ok(false)
         }
         LedgerState::Deleting => {
+            let tier = metadata.tier.as_deref();
+            if tier.is_some_and(|tier| tier.attempts().next().is_some()) {
+                // Copies and objects go first, by upkeep, which removes the key then: without it nobody would know of the objects
+                // (storage.md O10).
+                return Ok(true);
+            }
             bury(inner, ledger, &metadata, deadline).await?;
             txn.ops.push(Op::Delete { key });
             inner.metadata.txn(txn).await?;

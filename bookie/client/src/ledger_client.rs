@@ -3,22 +3,24 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bookie_metadata::{MetadataError, MetadataStore, Revision, Txn};
+use bookie_tier::TierReads;
 use hulse_proto::id::{CellId, EntryId, LedgerId, Offset, OwnerEpoch, PartitionId};
 use hulse_proto::ledger::{ClosedTotals, LedgerKind, LedgerMetadata, LedgerState, Quorums};
+use hulse_proto::tier::Settled;
 use hulse_proto::time::WallClock;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
 
 use crate::config::ClientConfig;
 use crate::directory::{BookieDirectory, Candidate};
-use crate::error::{CreateError, DeleteError, RecoverError, RollError};
+use crate::error::{CreateError, DeleteError, RecoverError, RollError, SettleError};
 use crate::metadata::{LedgerIds, read_ledger};
 use crate::placement::Room;
 use crate::reader::LedgerReader;
 use crate::recovery::Policy;
 use crate::standing::Standing;
 use crate::writer::{LedgerWriter, OpenWriters};
-use crate::{create, damage, delete, departures, recovery, standing};
+use crate::{create, damage, delete, departures, recovery, settling, standing};
 
 /// What a new ledger is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub struct LedgerClient {
     inner: Arc<Inner>,
     /// Of ledgers that it makes.
     quorums: Quorums,
+    /// The way to ledgers in object storage.
+    tier: Option<Arc<TierReads>>,
 }
 
 impl LedgerClient {
@@ -77,6 +81,7 @@ impl LedgerClient {
         let ids = LedgerIds::new(config.id_block);
         Self {
             quorums: config.quorums,
+            tier: None,
             inner: Arc::new(Inner {
                 cell,
                 config,
@@ -101,7 +106,31 @@ impl LedgerClient {
         Self {
             inner: Arc::clone(&self.inner),
             quorums,
+            tier: self.tier.clone(),
         }
+    }
+
+    /// The same client, whose readers also read ledgers that are in object storage.
+    #[must_use]
+    pub fn with_tier(&self, tier: Arc<TierReads>) -> Self {
+        Self {
+            tier: Some(tier),
+            ..self.clone()
+        }
+    }
+
+    /// The owner's word that nothing of a closed log ledger is undecided any more: it may be tiered from `settled.tier_after` on
+    /// (ARCHITECTURE D7). Said before, it stays as it was said. `part` joins the change: the owner's compares.
+    ///
+    /// # Errors
+    /// [`SettleError`]. Safe to drop and to repeat.
+    pub async fn settle(
+        &self,
+        ledger: LedgerId,
+        settled: Settled,
+        part: Txn,
+    ) -> Result<(), SettleError> {
+        settling::settle(&self.inner, ledger, settled, part).await
     }
 
     /// E, Qw and Qa of ledgers that it makes.
@@ -213,7 +242,7 @@ impl LedgerClient {
     /// A reader of a ledger. Reads of a closed ledger are clipped to its end; reads of the owner's open one to the `end` that
     /// the owner gives, which must not lie above its confirmed end ([`LedgerWriter::reader`] sees to that by itself).
     pub fn reader(&self, ledger: LedgerId, metadata: LedgerMetadata) -> LedgerReader {
-        LedgerReader::new(self.inner.clone(), ledger, metadata)
+        LedgerReader::new(self.inner.clone(), ledger, metadata).with_tier(self.tier.clone())
     }
 
     /// Deletes a closed ledger: marked in metadata first (`part` joins that transaction), then at every member, then the key is

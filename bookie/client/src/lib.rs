@@ -34,11 +34,13 @@ mod placement;
 pub mod quorum;
 mod reader;
 pub mod recovery;
+mod settling;
 mod standing;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod tiered;
 mod whereabouts;
 pub mod writer;
 
@@ -50,7 +52,7 @@ pub use directory::{
 };
 pub use error::{
     AppendError, CloseError, CreateError, DeleteError, GuardFailed, MemberAnswer, MemberAnswers,
-    NotWritten, ReadError, RecoverError, RollError, WriterEnd,
+    NotWritten, ReadError, RecoverError, RollError, SettleError, WriterEnd,
 };
 pub use fences::Fences;
 pub use ledger_client::{LedgerClient, NewLedger};

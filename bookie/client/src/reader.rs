@@ -10,18 +10,21 @@ use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use bookie_tier::TierReads;
 use hulse_proto::bookie::{
     Address, BookieCalls, BookieError, EntryHead, ReadClass, ReadRequest, StoredEntry,
 };
 use hulse_proto::entry::Entry;
 use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::ledger::{LedgerMetadata, LedgerState, Member};
+use hulse_proto::tier::LocalCopies;
 use tokio::time::timeout;
 
 use crate::error::{MemberAnswer, MemberAnswers, ReadError};
 use crate::fences::{self, Fences};
 use crate::ledger_client::Inner;
 use crate::quorum::write_set;
+use crate::tiered::{self, Tiered, heads};
 use crate::whereabouts::{Looked, Whereabouts};
 
 /// What readers of an open ledger follow: the live state of this process's own writer.
@@ -97,6 +100,8 @@ pub struct LedgerReader {
     followed: Option<Arc<Followed>>,
     /// Which of the write set answered last: asked first.
     preferred: Arc<AtomicUsize>,
+    /// The way to its segment, once it has one.
+    tiered: Option<Tiered>,
 }
 
 /// One read, clipped.
@@ -120,7 +125,14 @@ impl LedgerReader {
             whereabouts: Arc::new(Whereabouts::new(metadata.into())),
             followed: None,
             preferred: Arc::new(AtomicUsize::new(0)),
+            tiered: None,
         }
+    }
+
+    /// Reads from object storage, too, when metadata say that the ledger is there.
+    pub(crate) fn with_tier(self, tier: Option<Arc<TierReads>>) -> Self {
+        let tiered = tier.map(|tier| Tiered::new(tier, self.ledger));
+        Self { tiered, ..self }
     }
 
     /// Clips to a writer's live confirmed end, and asks its live ensembles, from now on.
@@ -169,11 +181,18 @@ impl LedgerReader {
         class: ReadClass,
     ) -> Result<Vec<Entry>, ReadError> {
         let span = self.clip(first, end, max_bytes, class)?;
-        self.ask_members(span, |bookie, request| {
+        if self.is_let_go() {
+            return self.read_tiered(span).await;
+        }
+        let read = self.ask_members(span, |bookie, request| {
             let call = bookie.read(request);
             async move { accept_entries(request, call.await?) }
-        })
-        .await
+        });
+        match read.await {
+            // Bookies may have dropped their copies meanwhile; whoever found none looked at metadata again (storage.md O9).
+            Err(_) if self.is_let_go() => self.read_tiered(span).await,
+            read => read,
+        }
     }
 
     /// As [`LedgerReader::read`], headers and envelopes only.
@@ -188,11 +207,51 @@ impl LedgerReader {
         class: ReadClass,
     ) -> Result<Vec<EntryHead>, ReadError> {
         let span = self.clip(first, end, max_bytes, class)?;
-        self.ask_members(span, |bookie, request| {
+        if self.is_let_go() {
+            return Ok(heads(&self.read_tiered(span).await?));
+        }
+        let read = self.ask_members(span, |bookie, request| {
             let call = bookie.read_heads(request);
             async move { accept_heads(request, call.await?) }
-        })
-        .await
+        });
+        match read.await {
+            Err(_) if self.is_let_go() => Ok(heads(&self.read_tiered(span).await?)),
+            read => read,
+        }
+    }
+
+    /// True when metadata say that bookies need not have the ledger any more.
+    fn is_let_go(&self) -> bool {
+        let metadata = self.metadata();
+        let tier = metadata.tier.as_ref();
+        self.followed.is_none() && tier.is_some_and(|tier| tier.local != LocalCopies::Held)
+    }
+
+    async fn read_tiered(&self, span: Span) -> Result<Vec<Entry>, ReadError> {
+        let metadata = self.metadata();
+        let read = tiered::read(
+            self.tiered.as_ref(),
+            (self.ledger, &metadata),
+            (span.first, span.end, span.max_bytes as usize),
+        );
+        let (error, absent) = match read.await {
+            Ok(found) => return Ok(found),
+            Err(found) => found,
+        };
+        let place = (&*metadata, span.first);
+        let gone = absent && {
+            let look = self.whereabouts.look(&self.inner, self.ledger, place, true);
+            match look.await {
+                Looked::Gone => true,
+                _ => self.metadata().state == LedgerState::Deleting,
+            }
+        };
+        match gone {
+            true => Err(ReadError::Deleted {
+                ledger: self.ledger,
+            }),
+            false => Err(error),
+        }
     }
 
     /// Clips to what may be read, and to the fragment that holds `first`.

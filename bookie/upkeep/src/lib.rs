@@ -11,10 +11,12 @@
 //! 4. Every change of metadata compares the exact version that it was made from (X6): races with owners, recoverers, deletions and
 //!    other planners are lost, never won by accident.
 //!
-//! Not here: what a ledger is for; closing one (that is its next owner's, X3); tiering; removing copies that nobody names (a bookie does
+//! Ledgers that their owners settled go into object storage by [`tiering`], and those that are deleted leave it.
+//!
+//! Not here: what a ledger is for; closing one (that is its next owner's, X3); removing copies that nobody names (a bookie does
 //! so by itself).
 //!
-//! Reading order: [`audit`], [`repair`], [`Upkeep`].
+//! Reading order: [`audit`], [`repair`], [`tiering`], [`Upkeep`].
 
 pub mod audit;
 mod metrics;
@@ -23,6 +25,7 @@ mod planner;
 pub mod repair;
 #[cfg(test)]
 mod tests;
+pub mod tiering;
 
 pub use metrics::UpkeepMetrics;
 pub use pace::Pace;

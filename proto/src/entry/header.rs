@@ -388,6 +388,11 @@ impl Entry {
         Ok(())
     }
 
+    /// What this entry adds to its ledger's digest, from its bytes; the digest up to it stands in the header (storage.md 4.2).
+    pub fn digest_share(&self) -> u64 {
+        entry_digest(self.header.entry.0, &self.parts)
+    }
+
     /// The header.
     pub fn header(&self) -> &EntryHeader {
         &self.header

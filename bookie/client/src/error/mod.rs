@@ -6,6 +6,6 @@ mod reading;
 mod shared;
 mod writing;
 
-pub use reading::{DeleteError, ReadError, RecoverError};
+pub use reading::{DeleteError, ReadError, RecoverError, SettleError};
 pub use shared::{GuardFailed, MemberAnswer, MemberAnswers};
 pub use writing::{AppendError, CloseError, CreateError, NotWritten, RollError, WriterEnd};

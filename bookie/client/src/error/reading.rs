@@ -208,3 +208,42 @@ impl DeleteError {
         }
     }
 }
+
+/// Why a ledger was not settled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettleError {
+    /// No such ledger (any more).
+    #[error("ledger {ledger} does not exist")]
+    NotFound {
+        /// The ledger.
+        ledger: LedgerId,
+    },
+    /// Only closed log ledgers are settled.
+    #[error("ledger {ledger} is not a closed log ledger")]
+    NotClosed {
+        /// The ledger.
+        ledger: LedgerId,
+    },
+    /// The caller's compares did not hold, or the ledger changed again and again.
+    #[error("ledger {ledger} was not settled: {guard}")]
+    Conflict {
+        /// The ledger.
+        ledger: LedgerId,
+        /// The compares as they were.
+        guard: GuardFailed,
+    },
+    /// The store.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+}
+
+impl SettleError {
+    /// What the caller should do, in the words that all layers share.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::NotClosed { .. } | Self::Conflict { .. } => ErrorKind::Conflict,
+            Self::Metadata(error) => metadata_kind(error),
+        }
+    }
+}

@@ -20,6 +20,8 @@ pub enum NonceField {
     Recovery,
     /// Intents and swaps of repair.
     Repair,
+    /// The owner's word that a ledger is settled, and what tiering writes.
+    Tier,
 }
 
 /// What to do next.
@@ -225,5 +227,6 @@ fn nonce_of(metadata: &LedgerMetadata, field: NonceField) -> [u8; 16] {
         NonceField::Writer => metadata.writer_nonce,
         NonceField::Recovery => metadata.recovery_nonce,
         NonceField::Repair => metadata.repair_nonce,
+        NonceField::Tier => metadata.tier.as_ref().map_or([0; 16], |tier| tier.nonce),
     }
 }

@@ -97,6 +97,7 @@ pub(crate) fn open_metadata(ensemble: u32, write: u32, ack: u32) -> LedgerMetada
         writer_nonce: [5; 16],
         recovery_nonce: [0; 16],
         repair_nonce: [0; 16],
+        tier: None,
         intents: Vec::new(),
         closed: None,
         degraded: Vec::new(),

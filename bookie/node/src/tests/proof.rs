@@ -65,6 +65,7 @@ fn metadata(state: LedgerState, fragments: &[(u64, &[&str])], end: u64) -> Ledge
         writer_nonce: [0; 16],
         recovery_nonce: [0; 16],
         repair_nonce: [0; 16],
+        tier: None,
         intents: Vec::new(),
         closed: (state == LedgerState::Closed || state == LedgerState::Deleting).then_some(closed),
         degraded: Vec::new(),

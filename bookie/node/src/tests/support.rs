@@ -189,6 +189,7 @@ impl MapStore {
             writer_nonce: [0; 16],
             recovery_nonce: [0; 16],
             repair_nonce: [0; 16],
+            tier: None,
             intents: Vec::new(),
             closed: None,
             degraded: Vec::new(),

@@ -7,6 +7,7 @@ use bookie_client::quorum::in_write_set;
 use hulse_proto::bookie::HeldRun;
 use hulse_proto::id::{EntryId, LedgerId};
 use hulse_proto::ledger::{Intent, LedgerMetadata, LedgerState, LossKind, Member, Quorums};
+use hulse_proto::tier::LocalCopies;
 
 use super::fleet::Trust;
 use super::ranges::{both, gaps, without};
@@ -72,7 +73,10 @@ pub fn examine(
     trust: impl Fn(&Member) -> Trust,
     holdings: Holdings<'_>,
 ) -> Vec<Finding> {
-    if metadata.state == LedgerState::Deleting {
+    // Of a ledger that is in object storage bookies need to hold nothing (storage.md G5).
+    let tiered = metadata.tier.as_ref();
+    let let_go = tiered.is_some_and(|tier| tier.local != LocalCopies::Held);
+    if metadata.state == LedgerState::Deleting || let_go {
         return Vec::new();
     }
     let mut findings = Vec::new();
@@ -231,6 +235,11 @@ pub(super) fn shares(
     metadata: &LedgerMetadata,
 ) -> BTreeMap<(&str, hulse_proto::id::Incarnation), u64> {
     let mut shares = BTreeMap::new();
+    let tiered = metadata.tier.as_ref();
+    if tiered.is_some_and(|tier| tier.local == LocalCopies::Dropped) {
+        // It is in object storage alone: whoever dropped its copy may leave (storage.md G5).
+        return shares;
+    }
     for (index, fragment) in metadata.fragments.iter().enumerate() {
         let place = (fragment.first, metadata.settled_end(index));
         let bytes = bytes(metadata, place, &Want::Another);

@@ -22,6 +22,7 @@ use crate::audit::{Audited, Auditor, Fleet};
 use crate::metrics::UpkeepMetrics;
 use crate::pace::Pace;
 use crate::repair::{Hands, RepairEnd, RepairLimits, RepairTask, repair};
+use crate::tiering::TierRound;
 
 /// Between two tries to become the planner.
 const ELECTION: Duration = Duration::from_secs(3);
@@ -33,6 +34,8 @@ const REPORT: Duration = Duration::from_secs(2);
 const PASS_SHARE: u32 = 10;
 /// Complete passes in which no ledger named a bookie, before it is retired.
 const EMPTY_PASSES: u32 = 2;
+/// Between two sweeps of object storage (storage.md O12).
+const SWEEP: Duration = Duration::from_secs(24 * 3600);
 
 /// Bounds and habits.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -89,6 +92,8 @@ pub struct Upkeep {
     hands: Hands,
     began: Instant,
     rng: ChaCha12Rng,
+    tier: Option<TierRound>,
+    swept: Option<Instant>,
 }
 
 /// What a planner remembers from pass to pass.
@@ -124,6 +129,17 @@ impl Upkeep {
             hands,
             began: Instant::now(),
             rng,
+            tier: None,
+            swept: None,
+        }
+    }
+
+    /// The same, which also tiers ledgers: after the repairs of each pass.
+    #[must_use]
+    pub fn with_tier(self, tier: TierRound) -> Self {
+        Self {
+            tier: Some(tier),
+            ..self
         }
     }
 
@@ -230,14 +246,30 @@ impl Upkeep {
         let Planned {
             ledgers, next_try, ..
         } = planned;
-        match ledgers.is_empty() {
-            true => Ok(next_try),
+        let next = match ledgers.is_empty() {
+            true => next_try,
             false => {
                 self.work(term, ledgers).await;
                 // What was done is looked at anew.
-                Ok(Some(self.now()))
+                Some(self.now())
             }
+        };
+        self.tier().await?;
+        Ok(next)
+    }
+
+    /// What of ledgers is due to go to object storage, or to leave it.
+    async fn tier(&mut self) -> Result<(), MetadataError> {
+        let Some(tier) = &self.tier else {
+            return Ok(());
+        };
+        let now = self.seams.clock.now_ms();
+        tier.run(now, self.config.audit_interval).await?;
+        if self.swept.is_none_or(|at| at.elapsed() >= SWEEP) {
+            tier.sweep().await?;
+            self.swept = Some(Instant::now());
         }
+        Ok(())
     }
 
     /// Repairs ledgers, some at once, until all were tried or it is time for another pass.

@@ -3,6 +3,7 @@
 use hulse_proto::id::{EntryId, NodeName};
 use hulse_proto::ledger::{Degraded, Intent, LedgerMetadata, LedgerState};
 use hulse_proto::mutant::{Mutant, Mutation};
+use hulse_proto::tier::LocalCopies;
 
 use super::event::RepairTask;
 
@@ -26,6 +27,11 @@ pub(super) enum Judged {
 
 /// Is the task still right (X1), and may it be done (X2)?
 pub(super) fn judge(task: &RepairTask, metadata: &LedgerMetadata, mutation: Mutation) -> Judged {
+    let tiered = metadata.tier.as_ref();
+    if tiered.is_some_and(|tier| tier.local != LocalCopies::Held) {
+        // Its copies are being dropped: one that is made now would be left behind (storage.md G5).
+        return Judged::Needless;
+    }
     match metadata.state {
         LedgerState::Deleting => return Judged::Needless,
         // Its end compares the version: a change now would only beat it.
