@@ -26,6 +26,7 @@ mod complaints;
 mod config;
 mod drain_order;
 mod epochs;
+mod expiry;
 mod giving;
 mod groups;
 mod http;
@@ -66,7 +67,8 @@ pub use owners::{BrokerView, KafkaPlace, Lease};
 pub use partition::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorStart,
     CursorView, Handed, LaneView, LogOffsets, Moved, NewConsumer, NewSharer, PartitionHandle,
-    PartitionPolicy, ProduceFuture, Produced, Replication, Said, ShareItem, ShareTie, Stand, Tie,
+    PartitionPolicy, ProduceFuture, Produced, Rates, Replication, Said, ShareItem, SharePlan,
+    ShareTie, Stand, Tie,
 };
 pub use restart::RestartRole;
 pub use retention::{Limits, RetentionPolicy, Setting};

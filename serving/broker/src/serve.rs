@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backlogs::Watch;
 use crate::drain_order::DrainOrder;
+use crate::expiry::Expiry;
 use crate::http::{Probes, StorageMode, serve_probes};
 use crate::listener::{Front, FrontParts, Services, WireListener, accept, set_serving};
 use crate::metrics::Metrics;
@@ -246,11 +247,17 @@ async fn background(front: Arc<Front>, shutdown: CancellationToken) {
         front.config.backlog,
         front.backlogs.clone(),
     );
+    let expiry = Expiry::new(
+        front.partitions.clone(),
+        front.subscriptions.clone(),
+        front.topics.clone(),
+        front.metrics.clone(),
+    );
     let orphans = Orphans::new(front.partitions.clone(), front.subscriptions.clone());
     let settling = Settling::new(front.partitions.clone(), front.topics.clone());
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
-        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), orphans.run(), settling.run(), front.clone().follow_order(), front.sample_loads(), front.sweep_group_names()) } => {}
+        _ = async { tokio::join!(front.topics.run(remover, shutdown.clone()), count, sweep, retention.run(), backlogs.run(), expiry.run(), orphans.run(), settling.run(), front.clone().follow_order(), front.clone().count_idle_members(), front.sample_loads(), front.sweep_group_names()) } => {}
     }
 }

@@ -28,6 +28,11 @@ struct TopicLabel {
     topic: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupLabel {
+    group: String,
+}
+
 /// What a subscription has not processed, over the partitions open here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Backlog {
@@ -49,7 +54,9 @@ pub(crate) struct SubscriptionMetrics {
     backlog_bytes: Family<SubscriptionLabel, Gauge>,
     backlog_age: Family<SubscriptionLabel, Gauge<f64, AtomicU64>>,
     evicted: Family<SubscriptionLabel, Counter>,
+    expired: Family<SubscriptionLabel, Counter>,
     quota_used: Family<TopicLabel, Gauge<f64, AtomicU64>>,
+    idle_members: Family<GroupLabel, Gauge>,
     /// Subscriptions that have a backlog shown.
     shown: Arc<Mutex<BTreeSet<String>>>,
     /// Topics that have their use of the quota shown.
@@ -100,9 +107,19 @@ impl SubscriptionMetrics {
             self.evicted.clone(),
         );
         registry.register(
+            "hulse_subscription_records_expired",
+            "Records that lived longer than their subscriptions let them, and were passed over",
+            self.expired.clone(),
+        );
+        registry.register(
             "hulse_backlog_quota_used_ratio",
             "Of the backlog quota, what the subscription nearest to it keeps; above 1: over it",
             self.quota_used.clone(),
+        );
+        registry.register(
+            "hulse_group_idle_members",
+            "Members of consumer groups that are coordinated here which have no partition",
+            self.idle_members.clone(),
         );
     }
 
@@ -154,12 +171,32 @@ impl SubscriptionMetrics {
         *topics = now;
     }
 
+    /// Groups with members that have no partition. Of more than there is room for, the first by name are shown.
+    pub(crate) fn set_idle_members(&self, idle: &BTreeMap<Arc<str>, u64>) {
+        self.idle_members.clear();
+        for (group, members) in idle.iter().take(NAMES_MAX) {
+            let label = GroupLabel {
+                group: group.to_string(),
+            };
+            let members = i64::try_from(*members).unwrap_or(i64::MAX);
+            self.idle_members.get_or_create(&label).set(members);
+        }
+    }
+
     /// A subscription lost records to the quota.
     pub(crate) fn evicted(&self, subscription: &str, records: u64) {
         let label = SubscriptionLabel {
             subscription: self.name(subscription),
         };
         self.evicted.get_or_create(&label).inc_by(records);
+    }
+
+    /// Records became too old for a subscription.
+    pub(crate) fn expired(&self, subscription: &str, records: u64) {
+        let label = SubscriptionLabel {
+            subscription: self.name(subscription),
+        };
+        self.expired.get_or_create(&label).inc_by(records);
     }
 
     /// The counts of one consumer, which is attached as long as they live.
@@ -200,6 +237,7 @@ impl SubscriptionMetrics {
             self.backlog_bytes.remove(&label);
             self.backlog_age.remove(&label);
             self.evicted.remove(&label);
+            self.expired.remove(&label);
         }
     }
 

@@ -9,6 +9,9 @@ use super::subscriptions::Type;
 use crate::format;
 use crate::position::{self, Position};
 
+/// Slots of a keyed subscription.
+const SLOTS: u16 = 4_096;
+
 /// What a producer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Acks {
@@ -134,6 +137,14 @@ pub(crate) struct Consume {
     /// Name of this consumer [default: drawn by chance]
     #[arg(long, requires = "subscription", value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// keyed with named slots: those of this consumer, half open; may be repeated
+    #[arg(
+        long,
+        requires = "subscription",
+        value_name = "FIRST-END",
+        value_parser = slots
+    )]
+    pub(crate) slots: Vec<(u16, u16)>,
     /// at_least_once: acknowledge what was printed; at_most_once: acknowledge first, print then
     #[arg(
         long,
@@ -142,6 +153,18 @@ pub(crate) struct Consume {
         value_name = "MODE"
     )]
     pub(crate) delivery: DeliveryMode,
+}
+
+/// "0-2048".
+fn slots(text: &str) -> Result<(u16, u16), String> {
+    let range = text.split_once('-');
+    let range = range.and_then(|(first, end)| Some((first.parse().ok()?, end.parse().ok()?)));
+    match range {
+        Some((first, end)) if first < end && end <= SLOTS => Ok((first, end)),
+        _ => Err(format!(
+            "it is no range of slots; write FIRST-END, of 0-{SLOTS}, END not included"
+        )),
+    }
 }
 
 fn consume_help() -> String {

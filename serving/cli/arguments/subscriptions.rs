@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::config::Period;
+use crate::config::{OrOff, Period};
 use crate::position::{self, Position};
 
 /// How consumers share a subscription.
@@ -50,6 +50,9 @@ pub(crate) struct SharingArgs {
     /// keyed: what is promised beside that a key is at one consumer
     #[arg(long, value_enum, default_value = "sticky")]
     pub(crate) key_order: KeyOrder,
+    /// keyed: consumers name their slots (`hulse consume --slots`) instead of being given them
+    #[arg(long)]
+    pub(crate) named_slots: bool,
 }
 
 /// What a keyed subscription promises.
@@ -79,7 +82,7 @@ pub(crate) enum Subscriptions {
     },
     /// Create a subscription, before its first consumer comes
     #[command(
-        after_help = "Examples:\n  hulse subs create orders audit\n  hulse subs create orders search --type failover --from start"
+        after_help = "Examples:\n  hulse subs create orders audit\n  hulse subs create orders search --type failover --from start\n  hulse subs create orders work --type queue --max-attempts 3 --dead-letter-topic graves"
     )]
     Create {
         #[command(flatten)]
@@ -98,22 +101,59 @@ pub(crate) enum Subscriptions {
         /// Let retention take records that are not acknowledged yet
         #[arg(long)]
         no_hold: bool,
+        /// Records that are older count as processed, whoever is attached [default: none does]
+        #[arg(long, value_name = "TIME")]
+        ttl: Option<Period>,
         #[command(flatten)]
         sharing: SharingArgs,
     },
-    /// Change whether a subscription keeps records that are not acknowledged, on all of its topics
+    /// Change what a subscription keeps, on all of its topics
     #[command(
-        after_help = "A subscription may be on several topics of its namespace, and what it keeps holds on all of them. Where records that are\nnot acknowledged may go, it says how many of each topic and asks first; --dry-run only says it.\n\nExamples:\n  hulse subs update orders billing --no-hold --dry-run\n  hulse subs update orders billing --hold"
+        after_help = "A subscription may be on several topics of its namespace, and what it keeps holds on all of them. Where records that are\nnot acknowledged may go, it says how many of each topic and asks first; --dry-run only says it.\n\nExamples:\n  hulse subs update orders billing --no-hold --dry-run\n  hulse subs update orders billing --hold\n  hulse subs update orders billing --ttl 7d --yes"
     )]
     Update {
         #[command(flatten)]
         of: OfTopic,
         /// Keep records until they are acknowledged, whatever retention says
-        #[arg(long, required_unless_present = "no_hold", conflicts_with = "no_hold")]
+        #[arg(long, required_unless_present_any = ["no_hold", "ttl"], conflicts_with = "no_hold")]
         hold: bool,
         /// Let retention take records that are not acknowledged yet
         #[arg(long)]
         no_hold: bool,
+        /// Records that are older count as processed, whoever is attached; off: none does
+        #[arg(long, value_name = "TIME")]
+        ttl: Option<OrOff<Period>>,
+    },
+    /// Deliver nothing of a queue or keyed subscription, for a time or until it is resumed
+    #[command(
+        after_help = "What consumers hold comes back, and that counts for nothing. It holds over restarts.\n\nExamples:\n  hulse subs pause orders jobs --for 10m\n  hulse subs pause orders jobs --dry-run"
+    )]
+    Pause {
+        #[command(flatten)]
+        of: OfTopic,
+        /// For so long [default: until it is resumed]
+        #[arg(long = "for", value_name = "TIME")]
+        time: Option<Period>,
+    },
+    /// Let a subscription that was paused go on
+    #[command(after_help = "Examples:\n  hulse subs resume orders jobs")]
+    Resume {
+        #[command(flatten)]
+        of: OfTopic,
+    },
+    /// Try dead letters of a queue or keyed subscription anew
+    #[command(
+        after_help = "Those that stay where they are (parked) are delivered again, as if they had never failed. Those that went to a dead-letter\ntopic are sent to the topic again: all of its subscriptions get them. How often that was done is in their header\nhulse.redrive.\n\nExamples:\n  hulse subs redrive orders jobs --dry-run\n  hulse subs redrive orders jobs --yes"
+    )]
+    Redrive {
+        #[command(flatten)]
+        of: OfTopic,
+        /// Only this partition; of letters that stay where they are
+        #[arg(short, long, value_name = "N")]
+        partition: Option<u32>,
+        /// A record of a dead-letter topic goes back at most so often
+        #[arg(long, default_value = "3", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        times: u32,
     },
     /// One subscription: its cursors and consumers
     #[command(

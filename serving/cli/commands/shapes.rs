@@ -94,6 +94,18 @@ pub(crate) const ROWS: &[Row] = &[
         Answer::One(subscriptions::SubscriptionView::FIELDS),
     ),
     dry(
+        "subscriptions pause",
+        Answer::One(subscriptions::SubscriptionRow::FIELDS),
+    ),
+    row(
+        "subscriptions resume",
+        Answer::One(subscriptions::SubscriptionRow::FIELDS),
+    ),
+    dry(
+        "subscriptions redrive",
+        Answer::Many(subscriptions::RedrivenView::FIELDS),
+    ),
+    dry(
         "subscriptions seek",
         Answer::Many(subscriptions::MovedView::FIELDS),
     ),

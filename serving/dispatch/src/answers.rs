@@ -60,6 +60,11 @@ impl Return {
 impl Dispatcher {
     /// Takes an answer. Its receipt comes when what it changed is durable, at once where nothing was (A31).
     pub fn answer(&mut self, answer: &Answer, now: TimestampMs) {
+        if answer.verdict != Verdict::Renew
+            && let Some(session) = self.sessions.get_mut(&answer.session)
+        {
+            session.silent_since = now;
+        }
         let mut statuses = Vec::with_capacity(answer.ranges.len());
         let mut waits = false;
         for range in &answer.ranges {

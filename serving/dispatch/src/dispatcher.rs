@@ -69,6 +69,8 @@ pub struct Dispatcher {
     pub(crate) turn: u64,
     /// Suspects wait for a consumer that holds nothing since then (B3.9).
     pub(crate) suspects_since: Option<TimestampMs>,
+    /// Nothing is delivered before.
+    pub(crate) paused_until: TimestampMs,
     /// The last pump.
     pub(crate) pumped_at: TimestampMs,
     pub(crate) chance: Chance,
@@ -128,6 +130,7 @@ impl Dispatcher {
             effects: Vec::new(),
             turn: 0,
             suspects_since: None,
+            paused_until: TimestampMs::MIN,
             pumped_at: TimestampMs::MIN,
             chance: Chance::new(seed),
             counts: Counts::default(),
@@ -147,7 +150,8 @@ impl Dispatcher {
         self.tick(now);
         self.wake();
         self.number_letters(now);
-        if !self.is_moving() && !self.is_in_doubt(now) && self.order_doubt.is_none() {
+        let stopped = self.is_moving() || self.is_in_doubt(now) || self.is_paused(now);
+        if !stopped && self.order_doubt.is_none() {
             self.pass(now);
             self.want_tail(now);
         }
@@ -174,6 +178,7 @@ impl Dispatcher {
             self.doubt_at(),
             self.next_blocked(),
             self.next_alone(),
+            self.pause_ends(),
             self.reads.next_retry(),
         ]
         .into_iter()

@@ -170,4 +170,6 @@ pub enum BlockedReason {
     AckRanges,
     /// Changes cannot be made durable now.
     AcksWait,
+    /// Somebody paused the subscription.
+    Paused,
 }

@@ -21,7 +21,7 @@
 //!
 //! Reading order: [`range`], [`marks`], [`durable`] (what is kept); [`policy`], [`facts`], [`effect`] (what is chosen, said, and to
 //! be done); `runs`, `holds`, `queues`, `buffer`, `session`, `slots` (what is live); `dispatcher` (all of it together), `window` (how a run goes
-//! from place to place), `attaching`, `answers`, `reading`, `pass` (who gets what), `written`, `time`, `moves`, `letters`, `views`.
+//! from place to place), `attaching`, `answers`, `reading`, `pass` (who gets what), `written`, `time`, `moves`, `pausing`, `redriving`, `letters`, `views`.
 
 mod answers;
 mod attaching;
@@ -36,11 +36,13 @@ mod letters;
 pub mod marks;
 mod moves;
 mod pass;
+mod pausing;
 mod pending;
 pub mod policy;
 mod queues;
 pub mod range;
 mod reading;
+mod redriving;
 mod runs;
 mod session;
 mod slots;
@@ -61,4 +63,4 @@ pub use facts::{
 pub use marks::{Letter, Mark, Marks, Why};
 pub use policy::{Backoff, DeadLetters, KeyOrder, Kind, Policy};
 pub use range::{OffsetRange, OffsetRanges};
-pub use views::Stats;
+pub use views::{SessionStats, Stats, TRIES_TOLD};

@@ -7,9 +7,8 @@ use crate::dispatcher::Dispatcher;
 use crate::durable::Moved;
 use crate::effect::Effect;
 use crate::facts::{SessionId, Skip};
-use crate::marks::{Mark, Marks};
+use crate::marks::Marks;
 use crate::pending::Waiting;
-use crate::policy::{KeyOrder, Kind};
 use crate::queues::Queues;
 use crate::range::{OffsetRange, OffsetRanges};
 use crate::runs::{COUNTED, NO_HOLD, Run, Runs, State};
@@ -123,25 +122,6 @@ impl Dispatcher {
             (false, _) => self.gathering.waiting.push(waiting),
             (true, Some(flight)) => flight.waiting.push(waiting),
             (true, None) => self.tell(waiting),
-        }
-    }
-
-    /// Parked records are tried anew, as if they had never failed.
-    pub fn redrive(&mut self, range: OffsetRange, now: TimestampMs) {
-        let next = Offset(self.runs.next());
-        let within = OffsetRange {
-            first: range.first,
-            end: range.end.min(next),
-        };
-        for first in self.cut(within) {
-            if self.runs.get(first).state == State::Parked {
-                self.runs.get_mut(first).state = State::Returning;
-                if self.policy.kind == Kind::Keyed(KeyOrder::OneInFlight) {
-                    self.remember_order(first);
-                }
-                self.gathering.mark(self.span(first), Mark::default());
-                self.gathering.note(now);
-            }
         }
     }
 

@@ -261,6 +261,9 @@ impl Dispatcher {
         self.counts.bytes_sent += u64::from(bytes);
         let turn = self.turn;
         let session = self.sessions.get_mut(&id).expect("it was chosen");
+        if session.unacked == 0 {
+            session.silent_since = now;
+        }
         session.unacked += records;
         session.spend(records, u64::from(bytes));
         session.seq += 1;

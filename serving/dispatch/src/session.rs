@@ -18,6 +18,8 @@ pub(crate) struct Session {
     pub(crate) bytes: i64,
     /// ACQUIRED by it.
     pub(crate) unacked: u64,
+    /// It holds something and has answered nothing since.
+    pub(crate) silent_since: TimestampMs,
     /// Deliveries so far.
     pub(crate) seq: u64,
     pub(crate) paused: bool,
@@ -48,6 +50,7 @@ impl Session {
             records: 0,
             bytes: 0,
             unacked: 0,
+            silent_since: TimestampMs::MIN,
             seq: 0,
             paused: false,
             suspect_until: TimestampMs::MIN,

@@ -8,11 +8,15 @@ use hulse_proto::time::TimestampMs;
 use crate::dispatcher::Dispatcher;
 use crate::effect::{BlockedReason, Effect};
 use crate::facts::{SessionId, Skip};
-use crate::runs::State;
+use crate::marks::Marks;
+use crate::runs::{Run, State};
 use crate::session::Block;
 
-/// A block is told when it lasted so long; one by storage at once.
+/// A block is told when it lasted so long; one by storage, or by somebody's word, at once.
 const TOLD_AFTER_MS: TimestampMs = 500;
+
+/// A record that was tried less often is not worth a word.
+pub const TRIES_TOLD: u16 = 3;
 
 /// A cursor's dispatch, at this moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -63,6 +67,10 @@ pub struct Stats {
     pub bytes_sent: u64,
     /// Records passed over so far.
     pub skipped: BTreeMap<Skip, u64>,
+    /// The record that was tried most often and is not processed, and how often: at least [`TRIES_TOLD`] times.
+    pub most_tried: Option<(Offset, u16)>,
+    /// Nothing is delivered before.
+    pub paused_until: Option<TimestampMs>,
     /// Those that are attached.
     pub sessions: Vec<SessionStats>,
 }
@@ -76,6 +84,8 @@ pub struct SessionStats {
     pub name: String,
     /// Held by it.
     pub unacked: u64,
+    /// It has held something for so long without an answer, ms; 0: it holds nothing.
+    pub silent_ms: TimestampMs,
     /// Records it may be sent; below 0: overdrawn.
     pub records: i64,
     /// Bytes likewise.
@@ -84,14 +94,32 @@ pub struct SessionStats {
     pub blocked: Option<BlockedReason>,
 }
 
+impl Stats {
+    fn note_tries(&mut self, first: u64, run: &Run, marks: &Marks) {
+        if matches!(run.state, State::Acking | State::Parked | State::Dying) {
+            return;
+        }
+        let tries = run.seen.max(marks.get(first).failed);
+        let most = self.most_tried.map_or(TRIES_TOLD - 1, |(_, most)| most);
+        if tries > most {
+            self.most_tried = Some((Offset(first), tries));
+        }
+    }
+}
+
 impl Dispatcher {
     /// Where the cursor stands, and the state epoch of what is delivered now.
     pub fn stands(&self) -> (Offset, u32) {
         (Offset(self.runs.base()), self.state_epoch)
     }
 
-    /// All of it. O(runs).
+    /// As [`Dispatcher::stats_at`], at the last pump.
     pub fn stats(&self) -> Stats {
+        self.stats_at(self.pumped_at)
+    }
+
+    /// All of it. O(runs + marks).
+    pub fn stats_at(&self, now: TimestampMs) -> Stats {
         let mut stats = Stats {
             base: Offset(self.runs.base()),
             window_end: Offset(self.runs.next()),
@@ -109,14 +137,18 @@ impl Dispatcher {
             bytes_read: self.counts.bytes_read,
             bytes_sent: self.counts.bytes_sent,
             skipped: self.counts.skipped.clone(),
+            paused_until: self.paused(now),
             ..Stats::default()
         };
+        let end = Offset(self.runs.next());
+        (stats.parked, stats.delayed) = self.policy.count_marked(&self.marks, end, now);
         if let Some(slots) = &self.slots {
             stats.slots_draining = slots.draining();
             stats.slots_held = slots.held_total();
         }
-        for (_, run) in self.runs.iter() {
+        for (first, run) in self.runs.iter() {
             let records = u64::from(run.len);
+            stats.note_tries(first, run, &self.marks);
             match run.state {
                 State::Held => stats.acquired += records,
                 State::Delayed => stats.delayed += records,
@@ -132,6 +164,10 @@ impl Dispatcher {
                 session: *id,
                 name: session.name.to_string(),
                 unacked: session.unacked,
+                silent_ms: match session.unacked {
+                    0 => 0,
+                    _ => (now - session.silent_since).max(0),
+                },
                 records: session.records,
                 bytes: session.bytes,
                 blocked: session
@@ -168,13 +204,14 @@ impl Dispatcher {
 
     /// Tells consumers why nothing flows, once, and when it does again (B9.2).
     pub(crate) fn look_blocked(&mut self, now: TimestampMs) {
-        let doubt = self.is_in_doubt(now);
+        let (doubt, paused) = (self.is_in_doubt(now), self.is_paused(now));
         let more = self.waiting > 0 || self.runs.next() < self.readable;
         let capped = self.capped().filter(|_| self.waiting == 0);
         let unacked_max = self.policy.unacked_max;
         for (id, session) in &mut self.sessions {
             let reason = match session.has_credit() && more {
                 false => None,
+                true if paused => Some(BlockedReason::Paused),
                 true if doubt => Some(BlockedReason::AcksWait),
                 true if session.unacked >= unacked_max => Some(BlockedReason::UnackedOfConsumer),
                 true => capped,
@@ -197,7 +234,7 @@ impl Dispatcher {
                 since: now,
                 told: false,
             });
-            let at_once = reason == BlockedReason::AcksWait;
+            let at_once = matches!(reason, BlockedReason::AcksWait | BlockedReason::Paused);
             if !block.told && (at_once || block.since + TOLD_AFTER_MS <= now) {
                 block.told = true;
                 self.effects.push(Effect::Blocked {

@@ -103,8 +103,10 @@ impl Dispatcher {
         self.catch_up();
         for (range, _) in &changes.marks {
             for first in self.cut(*range) {
-                if self.runs.get(first).state == State::Returning {
-                    self.free(first, now);
+                match self.runs.get(first).state {
+                    State::Returning => self.free(first, now),
+                    State::Parked => self.unpark(first, now),
+                    _ => {}
                 }
             }
         }

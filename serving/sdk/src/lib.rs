@@ -49,20 +49,20 @@ mod testing;
 
 pub use admin::{
     Admin, AttachedConsumer, BacklogAction, BacklogQuota, BalanceMove, BalanceReport, Blocked,
-    Bookie, BookieState, Bookies, Broker, BrokerOrder, Cluster, Cursor, CursorSelection,
-    CursorState, Damage, DamagedRecords, DeadLetters, Draining, Keep, KeptBacklog, KeyOrder,
-    Ledger, LiveBookie, MovedCursor, NewSubscription, NewTopic, Offsets, Partition, Replication,
-    Retention, Sharing, Subscription, SubscriptionChange, Topic, TopicChange, TopicCopies, TrimTo,
-    Trimmed, UpdateEffect, Upkeep,
+    Bookie, BookieState, Bookies, Broker, BrokerOrder, Cluster, Cursor, CursorRates,
+    CursorSelection, CursorState, Damage, DamagedRecords, DeadLetters, Draining, Keep, KeptBacklog,
+    KeyOrder, Ledger, LiveBookie, MovedCursor, NewSubscription, NewTopic, Offsets, Partition,
+    Replication, Retention, Sharing, Subscription, SubscriptionChange, Topic, TopicChange,
+    TopicCopies, TrimTo, Trimmed, UpdateEffect, Upkeep,
 };
 pub use client::{Client, ClientBuilder};
 pub use connect::{Connect, Connecting, TcpConnect, Transport};
 pub use consumer::{
-    Acknowledgement, BlockedReason, Commit, Consumed, ConsumerNote, ConsumerStats, QueueConsumer,
-    QueueConsumerBuilder, QueueMessage, QueueReceipt, ReceivedRecord, SkipReason, StreamConsumer,
-    StreamConsumerBuilder, StreamItem, StreamNote, StreamPartition, StreamRecord, StreamStats,
-    SubscriptionConsumer, SubscriptionConsumerBuilder, SubscriptionType, Unacknowledged,
-    UnknownSubscriptionType,
+    Acknowledgement, BlockedReason, Commit, Consumed, ConsumerNote, ConsumerStats, HeldUp,
+    QueueConsumer, QueueConsumerBuilder, QueueMessage, QueueReceipt, ReceivedRecord, SkipReason,
+    StreamConsumer, StreamConsumerBuilder, StreamItem, StreamNote, StreamPartition, StreamRecord,
+    StreamStats, SubscriptionConsumer, SubscriptionConsumerBuilder, SubscriptionType,
+    Unacknowledged, UnknownSubscriptionType,
 };
 pub use error::{Error, Gap};
 pub use hulse_proto::batch::{BatchHeader, Compression, Header};

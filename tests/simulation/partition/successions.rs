@@ -137,6 +137,7 @@ impl Successions {
             hold: false,
             insists_on_hold: false,
             sharing: Default::default(),
+            ttl_ms: 0,
             start: match from_start {
                 true => StartPoint::Earliest,
                 false => StartPoint::Latest,

@@ -3,13 +3,14 @@
 //!
 //! The rules are in `serving-groups`, without I/O. Here is what they stand on: `place` (which shard has a group, and where it is), `shard`
 //! (the task beside an open shard), `names` (which topics there are), `claims` and `sweep` (one space of names with subscriptions),
-//! `watching` (members that are told).
+//! `watching` (members that are told), `idle` (who has no partition).
 //!
 //! # Invariants
 //! 1. A shard's deltas are written in order, one write at a time; its task ends with the partition, and with it whoever waits.
 //! 2. Reads are answered by the owner only: while its lease stands, or after a look (storage.md, "ends of logs").
 
 mod claims;
+mod idle;
 mod names;
 mod place;
 mod shard;

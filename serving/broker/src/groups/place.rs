@@ -80,6 +80,13 @@ impl Groups {
             .lock()
             .expect("no code panics while it holds this lock")
     }
+
+    /// Shards that are coordinated here.
+    pub(super) fn begun(&self) -> Vec<PartitionId> {
+        let shards = self.lock();
+        let begun = shards.iter().filter(|(_, (_, asks))| !asks.is_closed());
+        begun.map(|(shard, _)| *shard).collect()
+    }
 }
 
 /// The shard of a group: FNV-1a of its name, which never changes.

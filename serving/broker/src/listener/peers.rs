@@ -336,7 +336,9 @@ fn needs(work: &v1::PartitionWork) -> Result<Vec<Need>, Fault> {
             vec![of_cursor(Action::Consume)?, Need::Topic(Action::Consume)]
         }
         Some(Work::DescribeCursor(_)) => vec![of_cursor(Action::Describe)?],
-        Some(Work::HoldCursor(_) | Work::MoveCursor(_)) => vec![of_cursor(Action::Alter)?],
+        Some(Work::HoldCursor(_) | Work::MoveCursor(_) | Work::PauseCursor(_)) => {
+            vec![of_cursor(Action::Alter)?]
+        }
         Some(Work::RemoveCursor(_)) => vec![of_cursor(Action::Delete)?],
         Some(Work::CheckOffset(_) | Work::Resolve(_)) => vec![Need::Topic(Action::Consume)],
         Some(Work::Letter(_)) => vec![Need::Topic(Action::Produce)],

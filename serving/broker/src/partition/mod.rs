@@ -60,14 +60,14 @@ pub(crate) use claim::{Claim, win_epoch};
 pub use consuming::{CursorStart, Tie};
 pub use cursors::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, ConsumerView, CursorMove, CursorView,
-    Handed, LaneView, Moved, NewConsumer, Stand,
+    Handed, LaneView, Moved, NewConsumer, Rates, Stand,
 };
 pub use handle::{LogOffsets, PartitionHandle, ProduceFuture, Produced};
 pub(crate) use ownership::moved;
 pub use replicating::Replication;
 pub(crate) use resting::RestingPartitions;
 pub(crate) use sharing::{Letterbox, Posted};
-pub use sharing::{NewSharer, Said, ShareItem, ShareTie};
+pub use sharing::{NewSharer, Said, ShareItem, SharePlan, ShareTie};
 pub use takeover::PartitionPolicy;
 pub(crate) use takeover::{Collaborators, take_over};
 pub(crate) use task::spawn;

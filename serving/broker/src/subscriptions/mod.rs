@@ -26,5 +26,6 @@ pub use name::SubscriptionName;
 pub(crate) use name::namespace_of;
 pub use orphans::Orphans;
 pub use record::{StartPoint, SubscribedTopic, Subscription, SubscriptionKind, SubscriptionPage};
-pub use registry::{NewSubscription, Subscriptions};
+pub(crate) use registry::not_shared;
+pub use registry::{NewSubscription, SubscriptionUpdate, Subscriptions};
 pub use sharing::{Dead, Order, Sharing};

@@ -11,7 +11,7 @@ use serving_dispatch::Policy;
 
 use super::name::SubscriptionName;
 use super::sharing::Sharing;
-use crate::BrokerConfig;
+use crate::{BrokerConfig, SharePlan};
 
 /// Every subscription's key begins with this.
 pub(super) const PREFIX: &str = "subscription/";
@@ -84,6 +84,11 @@ impl SubscriptionKind {
             }
             kind => Ok(kind),
         }
+    }
+
+    /// Its consumers share the records of a partition.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Self::Queue | Self::Keyed)
     }
 
     /// As people write it.
@@ -174,6 +179,10 @@ pub struct Subscription {
     pub hold: bool,
     /// QUEUE and KEYED.
     pub sharing: Sharing,
+    /// Records that were appended longer ago count as processed, ms; 0: none does.
+    pub ttl_ms: u64,
+    /// QUEUE and KEYED: nothing is delivered before.
+    pub paused_until: TimestampMs,
     /// Its cursors are being removed, and then it.
     pub deleting: bool,
     /// When it was made, ms since 1970.
@@ -202,6 +211,21 @@ impl Subscription {
             SubscriptionKind::Queue => Some(self.sharing.policy(false, config)),
             SubscriptionKind::Keyed => Some(self.sharing.policy(true, config)),
         }
+    }
+
+    /// How the records of one of its cursors are shared; `None`: they are not.
+    pub(crate) fn plan(&self, cursor: SubscriptionId, config: &BrokerConfig) -> Option<SharePlan> {
+        Some(SharePlan {
+            subscription: cursor,
+            policy: self.policy(config)?,
+            dead_letters: self.sharing.dead_letters(),
+            paused_until: self.paused_until,
+        })
+    }
+
+    /// Somebody paused it, and its time has not come.
+    pub(crate) fn is_paused(&self, now: TimestampMs) -> bool {
+        self.kind.is_shared() && self.paused_until > now
     }
 
     /// Its part for this topic.
@@ -257,6 +281,8 @@ impl Subscription {
                 true => Bytes::new(),
                 false => self.sharing.to_wire().encode_to_vec().into(),
             },
+            ttl_ms: self.ttl_ms,
+            paused_until_ms: self.paused_until,
         };
         value.encode_to_vec().into()
     }
@@ -290,6 +316,8 @@ impl Subscription {
             kind: kind.map_err(|_| damaged("type"))?,
             hold: value.hold,
             sharing: sharing.map_err(|_| damaged("how records are shared"))?,
+            ttl_ms: value.ttl_ms,
+            paused_until: value.paused_until_ms,
             deleting,
             created_at: value.created_at_ms,
             topics: topics.ok_or_else(|| damaged("a topic"))?,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bookie_metadata::{ListRequest, MetadataStore, Op, list_all};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{SubscriptionId, TopicId};
+use hulse_proto::time::TimestampMs;
 
 use super::name::SubscriptionName;
 use super::record::{
@@ -32,8 +33,21 @@ pub struct NewSubscription {
     pub insists_on_hold: bool,
     /// QUEUE and KEYED, of one that is made by this.
     pub sharing: Sharing,
+    /// Of one that is made by this: as [`Subscription::ttl_ms`].
+    pub ttl_ms: u64,
     /// Where it begins on the topic.
     pub start: StartPoint,
+}
+
+/// What of a subscription is changed; `None` stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SubscriptionUpdate {
+    /// Records that are not processed are kept.
+    pub hold: Option<bool>,
+    /// As [`Subscription::ttl_ms`].
+    pub ttl_ms: Option<u64>,
+    /// As [`Subscription::paused_until`].
+    pub paused_until: Option<TimestampMs>,
 }
 
 /// The subscriptions of the cell. Cheap to clone.
@@ -147,6 +161,8 @@ impl Subscriptions {
                     kind: new.kind,
                     hold: new.hold,
                     sharing: new.sharing.clone(),
+                    ttl_ms: new.ttl_ms,
+                    paused_until: 0,
                     deleting: false,
                     created_at,
                     topics: Vec::new(),
@@ -207,6 +223,8 @@ impl Subscriptions {
                 deleting: false,
                 created_at,
                 topics: Vec::new(),
+                ttl_ms: 0,
+                paused_until: 0,
                 version: Default::default(),
             })),
         });
@@ -237,25 +255,32 @@ impl Subscriptions {
         Ok(groups.into_iter().map(|found| found.name).collect())
     }
 
-    /// Says anew whether records that are not processed are kept; the cursors are told by whoever asks for this.
+    /// Changes what it says of its cursors; they are told by whoever asks for this.
     ///
     /// # Errors
-    /// `SUBSCRIPTION_NOT_FOUND`, `SUBSCRIPTION_DELETING`, `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`, `DATA_DAMAGED`.
-    pub async fn set_hold(
+    /// `SUBSCRIPTION_NOT_FOUND`, `SUBSCRIPTION_DELETING`, `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`, `DATA_DAMAGED`; `INVALID_REQUEST`:
+    /// a pause of one whose consumers do not share.
+    pub async fn update(
         &self,
         name: &SubscriptionName,
-        hold: bool,
+        said: SubscriptionUpdate,
     ) -> Result<Subscription, Fault> {
         let changed = self.change(name, |found| {
             let mut wanted = found.ok_or_else(|| not_found(name))?;
             if wanted.deleting {
                 return Err(deleting(name));
             }
-            if wanted.hold == hold {
-                return Ok(Wanted::Keep);
+            if said.paused_until.is_some() && !wanted.kind.is_shared() {
+                return Err(not_shared(&wanted, "paused"));
             }
-            wanted.hold = hold;
-            Ok(Wanted::Put(wanted))
+            let before = wanted.clone();
+            wanted.hold = said.hold.unwrap_or(wanted.hold);
+            wanted.ttl_ms = said.ttl_ms.unwrap_or(wanted.ttl_ms);
+            wanted.paused_until = said.paused_until.unwrap_or(wanted.paused_until);
+            Ok(match wanted == before {
+                true => Wanted::Keep,
+                false => Wanted::Put(wanted),
+            })
         });
         changed.await?.ok_or_else(|| not_found(name))
     }
@@ -448,6 +473,16 @@ fn deleting(name: &SubscriptionName) -> Fault {
 fn not_found(name: &SubscriptionName) -> Fault {
     let words = format!("subscription {name} does not exist; create it or check the name");
     Fault::new(Reason::SubscriptionNotFound, words).with("subscription", name)
+}
+
+/// What is asked goes with records that are shared out only.
+pub(crate) fn not_shared(subscription: &Subscription, what: &str) -> Fault {
+    let words = format!(
+        "subscription {} is {}, and only queue and keyed ones can be {what}",
+        subscription.name,
+        subscription.kind.as_str()
+    );
+    Fault::new(Reason::InvalidRequest, words)
 }
 
 fn made_again(name: &SubscriptionName) -> Fault {

@@ -23,6 +23,8 @@ pub struct Sharing {
     pub backoff_ms: Option<u32>,
     /// KEYED.
     pub order: Order,
+    /// KEYED: consumers name their slots.
+    pub named_slots: bool,
 }
 
 /// What becomes of dead records.
@@ -88,6 +90,7 @@ impl Sharing {
                 v1::KeyOrder::BlockOnNack => Order::BlockOnNack,
                 v1::KeyOrder::OneInFlight => Order::OneInFlight,
             },
+            named_slots: wire.named_slots,
         };
         if sharing.backoff_ms.is_some_and(|ms| ms > BACKOFF_MS_MAX) {
             return Err(invalid(format!(
@@ -122,6 +125,7 @@ impl Sharing {
             dead_letter_topic: topic.to_owned(),
             backoff_ms: self.backoff_ms,
             key_order: order as i32,
+            named_slots: self.named_slots,
         }
     }
 
@@ -142,6 +146,7 @@ impl Sharing {
         };
         Policy {
             unacked_max: config.unacked_records_max.into(),
+            named_slots: keyed && self.named_slots,
             // Changes of all cursors are gathered together.
             gather_ms: 0,
             ..self.policy_of(kind)
@@ -183,6 +188,7 @@ mod tests {
             dead: Dead::Topic("graves".parse().unwrap()),
             backoff_ms: Some(100),
             order: Order::OneInFlight,
+            named_slots: true,
         };
         for sharing in [all, Sharing::default()] {
             assert_eq!(Sharing::from_wire(Some(&sharing.to_wire())), Ok(sharing));

@@ -46,7 +46,9 @@ const NEW: NewSubscription = NewSubscription {
         dead: Dead::Park,
         backoff_ms: None,
         order: Order::Sticky,
+        named_slots: false,
     },
+    ttl_ms: 0,
     start: StartPoint::Latest,
 };
 

@@ -3,9 +3,10 @@
 //! A record is acknowledged when it was written to standard output, so one that is killed in between comes again, here or at another
 //! consumer.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use hulse_sdk::{Client, DeliveryMode, QueueConsumer, QueueMessage};
+use hulse_sdk::{Client, DeliveryMode, HeldUp, QueueConsumer, QueueMessage};
 use tokio::time::{Instant, timeout};
 
 use super::beginning::Beginning;
@@ -48,6 +49,7 @@ pub(super) async fn run(
         printing,
         left: consume.count.unwrap_or(u64::MAX),
         out: Vec::with_capacity(2 * PIECE_BYTES),
+        held_up: BTreeMap::new(),
     };
     let interrupt = tokio::signal::ctrl_c();
     let done = tokio::select! {
@@ -99,6 +101,9 @@ async fn begin(
     if let Some(name) = &consume.name {
         builder = builder.name(name);
     }
+    for (first, end) in &consume.slots {
+        builder = builder.slots(*first..*end);
+    }
     if let Some(count) = consume.count {
         // What is not wanted stays for the others.
         let count = u32::try_from(count).unwrap_or(u32::MAX).min(1_000);
@@ -121,6 +126,8 @@ struct Sharing<'a> {
     /// Records that are still wanted.
     left: u64,
     out: Vec<u8>,
+    /// Of each topic, the partitions of which nothing comes.
+    held_up: BTreeMap<String, Vec<HeldUp>>,
 }
 
 impl Sharing<'_> {
@@ -155,11 +162,14 @@ impl Sharing<'_> {
     ) -> Result<bool, Stop> {
         let wanted = usize::try_from(self.left).unwrap_or(AT_ONCE).min(AT_ONCE);
         let until = Instant::now() + wait;
+        let topic = consumer.topic();
         let received = loop {
+            let known = self.held_up.entry(topic.to_owned()).or_default().clone();
             let left = until.saturating_duration_since(Instant::now());
             tokio::select! {
                 biased;
                 received = consumer.receive(wanted, left) => break received,
+                held_up = consumer.held_up_anew(&known) => self.tell_held_up(topic, held_up),
                 () = silence.lasts() => silence.tell(self.session.output, self.consume, self.left),
             }
         };
@@ -172,6 +182,22 @@ impl Sharing<'_> {
         silence.ends();
         self.print(consumer, messages)?;
         Ok(true)
+    }
+
+    /// Says once why nothing comes, and once that it does again.
+    fn tell_held_up(&mut self, topic: &str, now: Vec<HeldUp>) {
+        let before = self.held_up.insert(topic.to_owned(), now.clone());
+        let before = before.unwrap_or_default();
+        // Partitions of one topic are held up for the same reason, mostly: one line is enough.
+        let whys: BTreeSet<&str> = now.iter().map(|it| it.message.as_str()).collect();
+        let known: BTreeSet<&str> = before.iter().map(|it| it.message.as_str()).collect();
+        for why in whys.difference(&known) {
+            self.session.output.tell(&format!("{topic}: {why}"));
+        }
+        if now.is_empty() && !before.is_empty() {
+            let words = format!("{topic}: nothing holds it up any more");
+            self.session.output.tell(&words);
+        }
     }
 
     /// What was printed is acknowledged.

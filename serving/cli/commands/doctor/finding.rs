@@ -70,6 +70,16 @@ pub(crate) enum Ailment {
     Evicted,
     /// A subscription has outlived its topics.
     Outlived,
+    /// A backlog grows since more is sent.
+    FasterSenders,
+    /// A backlog grows since less is processed.
+    SlowerReaders,
+    /// A record is delivered again and again.
+    TriedAgain,
+    /// One consumer sits on the records of all.
+    Holding,
+    /// A group has more members than there are partitions.
+    IdleMembers,
     /// A bookie's lease has ended.
     BookieDown,
     /// Records wait for bookies.
@@ -108,6 +118,11 @@ impl Ailment {
             Self::NotScrubbed => ("DOCTOR-17", Weight::Note),
             Self::Evicted => ("DOCTOR-18", Weight::Note),
             Self::Outlived => ("DOCTOR-19", Weight::Note),
+            Self::FasterSenders => ("DOCTOR-20", Weight::Problem),
+            Self::SlowerReaders => ("DOCTOR-21", Weight::Problem),
+            Self::TriedAgain => ("DOCTOR-22", Weight::Problem),
+            Self::Holding => ("DOCTOR-23", Weight::Problem),
+            Self::IdleMembers => ("DOCTOR-24", Weight::Note),
             Self::BookieDown => ("DOCTOR-30", Weight::Problem),
             Self::TooFewBookies => ("DOCTOR-31", Weight::Problem),
             Self::FewerCopies => ("DOCTOR-32", Weight::Problem),

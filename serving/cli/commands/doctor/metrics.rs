@@ -37,6 +37,16 @@ impl Metrics {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// The values of a metric by one of its labels.
+    pub(super) fn by_label(&self, name: &str, label: &str) -> Vec<(&str, f64)> {
+        let found = self.0.iter().filter(|sample| sample.name == name);
+        let found = found.filter_map(|sample| {
+            let (_, value) = sample.labels.iter().find(|(found, _)| found == label)?;
+            Some((value.as_str(), sample.value))
+        });
+        found.collect()
+    }
+
     /// The bound below which this share of a histogram's observations lies, if it has at least `least` of them.
     pub(super) fn quantile(&self, name: &str, share: f64, least: f64) -> Option<f64> {
         let count = self.value(&format!("{name}_count"))?;

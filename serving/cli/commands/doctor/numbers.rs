@@ -58,6 +58,7 @@ pub(super) fn of_metrics(metrics: &Metrics, server: &str, ours: &str) -> Vec<Fin
                 .next("hulse ledgers list; hulse ledgers accept-loss LEDGER opens one again"),
         );
     }
+    found.extend(idle_members(metrics));
     let panics = metrics.value("hulse_panics_total").unwrap_or(0.0);
     if panics > 0.0 {
         found.push(
@@ -68,6 +69,20 @@ pub(super) fn of_metrics(metrics: &Metrics, server: &str, ours: &str) -> Vec<Fin
         );
     }
     found
+}
+
+/// Groups that would be no faster with more members.
+fn idle_members(metrics: &Metrics) -> Vec<Finding> {
+    let groups = metrics.by_label("hulse_group_idle_members", "group");
+    let found = groups.into_iter().map(|(group, idle)| {
+        Ailment::IdleMembers
+            .found("members of a group have no partition", format!("group {group}"))
+            .why(format!(
+                "{idle} of its members wait: a partition is read by one member, and there are fewer partitions than members; a backlog shrinks no faster with more of them"
+            ))
+            .next("hulse topics copy TOPIC WIDER -p N makes a topic with more partitions; a subscription of type queue shares out each record")
+    });
+    found.collect()
 }
 
 /// What is free and what is to stay free; nothing where the server does not tell.
@@ -183,6 +198,7 @@ mod tests {
             ("hulse_bookie_damage_total 1", "DOCTOR-10"),
             ("hulse_bookie_limbo_ledgers 2", "DOCTOR-11"),
             ("hulse_panics_total 1", "DOCTOR-14"),
+            ("hulse_group_idle_members{group=\"g\"} 2", "DOCTOR-24"),
         ] {
             assert_eq!(codes(text), [code], "{text}");
         }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use hulse_sdk::{Admin, Cursor, Subscription};
 
-use super::damage;
 use super::finding::{Ailment, Finding};
 use super::looked::Looked;
+use super::{backlogs, damage};
 use crate::failure::Failure;
 use crate::output::bytes;
 use crate::output::grouped;
@@ -118,6 +118,7 @@ async fn subscriptions(
         if let Ok((_, cursors)) = described.await {
             found.extend(over_quota(&subscription, &cursors, refusing));
             found.extend(evicted(&subscription, &cursors));
+            found.extend(backlogs::of_cursors(&subscription, &cursors));
         }
     }
     Ok(found)

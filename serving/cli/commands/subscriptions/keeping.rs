@@ -8,6 +8,7 @@ use super::view::SubscriptionRow;
 use crate::arguments::OfTopic;
 use crate::commands::confirm::confirm;
 use crate::commands::session::Session;
+use crate::config::Period;
 use crate::failure::{Code, Failure, Stop};
 use crate::format::date_and_time;
 use crate::output::grouped;
@@ -123,37 +124,59 @@ pub(super) async fn update(
     session: Session<'_>,
     admin: &Admin,
     of: &OfTopic,
-    hold: bool,
+    change: SubscriptionChange,
 ) -> Result<(), Stop> {
     let cannot = |error: hulse_sdk::Error| failed("cannot update the subscription", of, &error);
     // It must be on the topic that it is named beside; what is changed is changed on all of its topics.
     let (named, _) = described(admin, of).await?;
     let all = || admin.describe_subscription(&named.name, "", false);
     let (subscription, cursors) = all().await.map_err(cannot)?;
-    let what = effect(&subscription, &cursors, hold);
-    let loses = subscription.hold && !hold && is_behind(&cursors);
+    let what = effect(&subscription, &cursors, &change);
+    let lets_go = change.hold == Some(false) && subscription.hold;
+    let ages = change.ttl.is_some_and(|ttl| !ttl.is_zero());
+    let loses = (lets_go || ages) && is_behind(&cursors);
     if (loses || session.globals.dry_run) && !confirm(session, &what)? {
         return Ok(());
     }
-    let change = SubscriptionChange { hold: Some(hold) };
     let updated = admin
         .update_subscription(&of.subscription, &of.topic, change)
         .await;
     updated.map_err(cannot)?;
     let (subscription, cursors) = all().await.map_err(cannot)?;
     let row = SubscriptionRow::new(&subscription, &cursors);
-    let words = match hold {
-        true => "keeps records until they are acknowledged",
-        false => "lets retention take records that are not acknowledged",
-    };
-    let on = topics(&subscription.topics);
+    let holds = change.hold.map(|hold| match hold {
+        true => "keeps records until they are acknowledged".to_owned(),
+        false => "lets retention take records that are not acknowledged".to_owned(),
+    });
+    let ttl = change.ttl.map(|ttl| match ttl.is_zero() {
+        true => "lets no record grow too old".to_owned(),
+        false => format!("passes over records that are older than {}", Period(ttl)),
+    });
+    let words: Vec<String> = holds.into_iter().chain(ttl).collect();
+    let (words, on) = (words.join(" and "), topics(&subscription.topics));
     session
         .output
         .done(&row, &format!("{} {words}, on {on}", subscription.name))
 }
 
 /// What a change does, topic by topic.
-fn effect(subscription: &Subscription, cursors: &[Cursor], hold: bool) -> String {
+fn effect(subscription: &Subscription, cursors: &[Cursor], change: &SubscriptionChange) -> String {
+    let holds = change.hold.map(|hold| holding(subscription, cursors, hold));
+    let ttl = change.ttl.map(|ttl| {
+        let (name, on) = (&subscription.name, topics(&subscription.topics));
+        match ttl.is_zero() {
+            true => format!("let no record of {on} grow too old for {name}"),
+            false => format!(
+                "let {name} pass over records of {on} that are older than {}, acknowledged or not",
+                Period(ttl)
+            ),
+        }
+    });
+    let all: Vec<String> = holds.into_iter().chain(ttl).collect();
+    all.join(" and ")
+}
+
+fn holding(subscription: &Subscription, cursors: &[Cursor], hold: bool) -> String {
     let name = &subscription.name;
     match (subscription.hold, hold) {
         (_, true) => format!(

@@ -6,8 +6,8 @@ use hulse_proto::error::Reason;
 use hulse_proto::time::WallClock as _;
 use hulse_sdk::{Admin, CursorSelection, MovedCursor, Offset, Start};
 
+use super::moved::MovedView;
 use super::run::{failed, place};
-use super::view::MovedView;
 use crate::arguments::OfTopic;
 use crate::commands::confirm::confirm;
 use crate::commands::session::Session;
@@ -237,7 +237,7 @@ fn way_back(of: &OfTopic, moved: &[MovedCursor]) -> Option<String> {
     ))
 }
 
-fn which(of: &OfTopic, partition: Option<u32>) -> CursorSelection {
+pub(super) fn which(of: &OfTopic, partition: Option<u32>) -> CursorSelection {
     let which = CursorSelection::new(&of.subscription).topic(&of.topic);
     match partition {
         Some(partition) => which.partition(partition),

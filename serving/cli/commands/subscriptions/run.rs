@@ -1,12 +1,16 @@
 //! The branch `hulse subscriptions`.
 
+use std::time::Duration;
+
 use hulse_proto::error::Reason;
 use hulse_sdk::{
-    Admin, Cursor, DeadLetters, KeyOrder, NewSubscription, Sharing, Subscription, SubscriptionType,
+    Admin, Cursor, DeadLetters, KeyOrder, NewSubscription, Sharing, Subscription,
+    SubscriptionChange, SubscriptionType,
 };
 
-use super::view::{SubscriptionRow, SubscriptionView};
-use super::{keeping, moving};
+use super::cursors::SubscriptionView;
+use super::view::SubscriptionRow;
+use super::{keeping, moving, pausing, redriving};
 use crate::arguments::{self, OfTopic, SharingArgs, Subscriptions, Type};
 use crate::commands::confirm::confirm;
 use crate::commands::session::Session;
@@ -39,6 +43,7 @@ pub(crate) async fn run(session: Session<'_>, command: &Subscriptions) -> Result
             kind,
             from,
             no_hold,
+            ttl,
             sharing: args,
         } => {
             let mut new = NewSubscription::new(&of.subscription, &of.topic);
@@ -46,10 +51,30 @@ pub(crate) async fn run(session: Session<'_>, command: &Subscriptions) -> Result
             new.start = moving::one_place(&admin, &of.topic, *from).await?;
             new.hold = no_hold.then_some(false);
             new.sharing = sharing(*kind, args)?;
+            new.ttl = ttl.map(|ttl| ttl.0);
             keeping::create(session, &admin, new).await
         }
-        // Exactly one of the two flags is given.
-        Subscriptions::Update { of, hold, .. } => keeping::update(session, &admin, of, *hold).await,
+        Subscriptions::Update {
+            of,
+            hold,
+            no_hold,
+            ttl,
+        } => {
+            let change = SubscriptionChange {
+                // At most one of the two flags is given.
+                hold: (*hold || *no_hold).then_some(*hold),
+                ttl: ttl.map(|ttl| ttl.limit().map_or(Duration::ZERO, |ttl| ttl.0)),
+                ..SubscriptionChange::default()
+            };
+            keeping::update(session, &admin, of, change).await
+        }
+        Subscriptions::Pause { of, time } => pausing::pause(session, &admin, of, *time).await,
+        Subscriptions::Resume { of } => pausing::resume(session, &admin, of).await,
+        Subscriptions::Redrive {
+            of,
+            partition,
+            times,
+        } => redriving::redrive(session, &client, of, *partition, *times).await,
         Subscriptions::Describe { of } => {
             let (subscription, cursors) = described_or_outlived(&admin, of).await?;
             let view = SubscriptionView::new(subscription, cursors);
@@ -89,16 +114,17 @@ fn sharing(kind: Type, args: &SharingArgs) -> Result<Option<Sharing>, Failure> {
             arguments::KeyOrder::BlockOnNack => KeyOrder::BlockOnNack,
             arguments::KeyOrder::OneInFlight => KeyOrder::OneInFlight,
         },
+        named_slots: args.named_slots,
     };
     let strays = match kind {
         Type::Exclusive | Type::Failover | Type::Stream => sharing != Sharing::default(),
-        Type::Queue => sharing.key_order != KeyOrder::Sticky,
+        Type::Queue => sharing.key_order != KeyOrder::Sticky || sharing.named_slots,
         Type::Keyed => false,
     };
     if strays {
         let what = "an option does not go with this type of subscription";
         return Err(Failure::new(Code::Usage, what)
-            .why("locks, attempts, dead letters and back-off are of queue and keyed subscriptions, and --key-order of keyed ones")
+            .why("locks, attempts, dead letters and back-off are of queue and keyed subscriptions, and --key-order and --named-slots of keyed ones")
             .object(format!("--type {}", SubscriptionType::from(kind)))
             .next("choose another --type, or leave the option out"));
     }

@@ -134,3 +134,26 @@ fn b3_11_seek_fences_the_letters_of_before() {
     assert_eq!(w.durable.base, Offset(0));
     assert_eq!(w.durable.letters, 0);
 }
+
+#[test]
+fn b3_11_parked_record_that_nobody_read_is_counted_and_tried_anew() {
+    let (mut w, _) = killed(DeadLetters::Park);
+    w.reopen();
+    assert_eq!((w.d.stats().parked, w.d.parked(range(0, 100))), (1, 1));
+    assert_eq!(w.d.parked(range(2, 100)), 0);
+    // It is read while the redrive is written.
+    w.writes_wait = true;
+    w.d.redrive(range(0, 100), w.now);
+    w.d.settle(Offset(1), 5);
+    w.step();
+    let a = w.join("a", 100);
+    assert_eq!((w.got(), w.moved.clone()), (vec![], vec![]));
+    w.written(Written::Done);
+    w.writes_wait = false;
+    w.step();
+    assert_eq!(w.moved, [5]);
+    assert_eq!(w.got_counts(), [(1, 1, 0)]);
+    assert_eq!(w.d.stats().parked, 0);
+    assert_eq!(w.ack(a, 1, 2), Status::Ok);
+    assert!(w.durable.marks.is_empty());
+}

@@ -211,3 +211,41 @@ fn b3_14_ticket_counts_for_what_was_not_read_yet_and_for_the_same_name() {
     let ticket = w.say_as(again, Verdict::Ack, &[(9, 11)], 0, true);
     assert_eq!(w.status(ticket), Status::Invalid, "beyond the end");
 }
+
+#[test]
+fn b3_8_pause_gives_back_without_counting_and_its_time_ends_it() {
+    let mut w = World::new(quick(Kind::Queue));
+    w.append(4);
+    let a = w.join("a", 100);
+    w.got();
+    let until = w.now + 10_000;
+    w.d.pause_until(until, w.now);
+    w.step();
+    assert_eq!(w.restarts, [(a, 0, 0)], "what waits at the client is void");
+    assert_eq!(w.blocked, [(a, BlockedReason::Paused, false)]);
+    assert_eq!(w.d.stats().paused_until, Some(until));
+    assert_eq!(w.d.stats().sessions[0].unacked, 0);
+    // The application was at work on one.
+    assert_eq!(w.ack(a, 1, 2), Status::Ok);
+    w.append(2);
+    w.pass(9_999);
+    assert_eq!(w.got(), []);
+    assert_eq!(w.d.next_deadline(), Some(until));
+    w.pass(1);
+    assert_eq!(w.got(), [(a, vec![0, 2, 3]), (a, vec![4, 5])]);
+    assert_eq!(w.d.stats().failed, 0);
+    assert_eq!(w.blocked[1], (a, BlockedReason::Paused, true));
+}
+
+#[test]
+fn b3_8_pause_goes_on_for_those_that_come_until_somebody_resumes() {
+    let mut w = World::new(quick(Kind::Queue));
+    w.append(2);
+    w.d.pause_until(i64::MAX, w.now);
+    let a = w.join("a", 100);
+    w.pass(1_000_000);
+    assert_eq!((w.got(), w.d.next_deadline()), (vec![], None));
+    w.d.pause_until(0, w.now);
+    w.step();
+    assert_eq!(w.got(), [(a, vec![0, 1])]);
+}

@@ -27,7 +27,7 @@ pub use offsets::Offsets;
 pub use retention::{Keep, NewTopic, Retention, TopicChange, TrimTo, Trimmed, UpdateEffect};
 pub use sharing::{DeadLetters, KeyOrder, Sharing};
 pub use subscription_types::{
-    AttachedConsumer, Cursor, CursorSelection, CursorState, MovedCursor, NewSubscription,
-    Subscription, SubscriptionChange,
+    AttachedConsumer, Cursor, CursorRates, CursorSelection, CursorState, MovedCursor,
+    NewSubscription, Subscription, SubscriptionChange,
 };
 pub use types::{Ledger, Partition, Topic};

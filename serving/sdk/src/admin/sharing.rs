@@ -17,6 +17,9 @@ pub struct Sharing {
     pub backoff: Option<Duration>,
     /// KEYED.
     pub key_order: KeyOrder,
+    /// KEYED: consumers name their slots ([`crate::QueueConsumerBuilder::slots`]) instead of being given them. A record whose slot
+    /// nobody names waits.
+    pub named_slots: bool,
 }
 
 /// What becomes of records that failed too often.
@@ -66,6 +69,27 @@ impl Sharing {
             dead_letter_topic: topic.to_owned(),
             backoff_ms: self.backoff.map(ms),
             key_order: order as i32,
+            named_slots: self.named_slots,
+        }
+    }
+
+    pub(super) fn from_wire(wire: &v1::SharingPolicies) -> Self {
+        let time = |ms: Option<u32>| ms.map(|ms| Duration::from_millis(ms.into()));
+        Self {
+            lock: time(wire.lock_ms),
+            attempts_max: wire.attempts_max,
+            dead_letters: match wire.dead_letters() {
+                v1::DeadLetters::Unspecified | v1::DeadLetters::Park => DeadLetters::Park,
+                v1::DeadLetters::Drop => DeadLetters::Drop,
+                v1::DeadLetters::Topic => DeadLetters::Topic(wire.dead_letter_topic.clone()),
+            },
+            backoff: time(wire.backoff_ms),
+            key_order: match wire.key_order() {
+                v1::KeyOrder::Unspecified | v1::KeyOrder::Sticky => KeyOrder::Sticky,
+                v1::KeyOrder::BlockOnNack => KeyOrder::BlockOnNack,
+                v1::KeyOrder::OneInFlight => KeyOrder::OneInFlight,
+            },
+            named_slots: wire.named_slots,
         }
     }
 }

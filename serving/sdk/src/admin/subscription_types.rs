@@ -2,6 +2,7 @@
 
 use super::sharing::Sharing;
 use std::ops::Range;
+use std::time::Duration;
 
 use hulse_proto::error::Fault;
 use hulse_proto::id::Offset;
@@ -28,6 +29,8 @@ pub struct NewSubscription {
     pub hold: Option<bool>,
     /// QUEUE and KEYED, of one that is made: how records are shared out. `None`: as [`Sharing::default`].
     pub sharing: Option<Sharing>,
+    /// Of one that is made: records that were appended longer ago count as processed. `None`: none does.
+    pub ttl: Option<Duration>,
 }
 
 /// What of a subscription is changed; `None` stays as it is.
@@ -35,6 +38,11 @@ pub struct NewSubscription {
 pub struct SubscriptionChange {
     /// Whether records are kept until they are acknowledged, whatever retention says.
     pub hold: Option<bool>,
+    /// Records that were appended longer ago count as processed; zero: none does.
+    pub ttl: Option<Duration>,
+    /// QUEUE and KEYED: nothing is delivered before, ms since 1970; [`i64::MAX`]: until somebody says otherwise; a time that is past: it
+    /// goes on. What consumers hold comes back, and that counts for nothing.
+    pub paused_until_ms: Option<i64>,
 }
 
 impl NewSubscription {
@@ -47,6 +55,7 @@ impl NewSubscription {
             start: Start::Latest,
             hold: None,
             sharing: None,
+            ttl: None,
         }
     }
 }
@@ -101,10 +110,16 @@ pub struct Subscription {
     pub state: String,
     /// Full names.
     pub topics: Vec<String>,
+    /// QUEUE and KEYED: how records are shared out.
+    pub sharing: Sharing,
+    /// Records that were appended longer ago count as processed. `None`: none does.
+    pub ttl: Option<Duration>,
+    /// Nothing is delivered before, ms since 1970; 0: nobody ever paused it.
+    pub paused_until_ms: i64,
 }
 
 /// The cursor of a subscription in one partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Cursor {
     /// Full name.
@@ -116,7 +131,7 @@ pub struct Cursor {
 }
 
 /// A cursor as the partition's owner sees it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CursorState {
     /// Of the owner.
@@ -157,6 +172,36 @@ pub struct CursorState {
     pub delayed_records: u64,
     /// QUEUE and KEYED: records that failed too often and stay where they are.
     pub dead_records: u64,
+    /// QUEUE and KEYED: records that went to the dead-letter topic since the last seek.
+    pub dead_letters: u64,
+    /// Records that lived longer than they may, since the owner opened the partition.
+    pub expired_records: u64,
+    /// How fast it goes. `None`: it has not been watched for long enough.
+    pub rates: Option<CursorRates>,
+    /// QUEUE and KEYED: the record that was tried most often and is not processed, and how often: three times at least.
+    pub most_tried: Option<(Offset, u32)>,
+}
+
+/// Records per second of a cursor, in the last seconds and in the minutes before.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
+pub struct CursorRates {
+    /// Appended to the partition.
+    pub incoming: f64,
+    /// Left the backlog.
+    pub outgoing: f64,
+    /// Both in the time before. `None`: it is too short.
+    pub before: Option<(f64, f64)>,
+}
+
+impl CursorRates {
+    fn from_wire(wire: v1::CursorRates) -> Self {
+        Self {
+            incoming: wire.r#in,
+            outgoing: wire.out,
+            before: wire.in_before.zip(wire.out_before),
+        }
+    }
 }
 
 /// A consumer that is attached to a partition.
@@ -177,6 +222,10 @@ pub struct AttachedConsumer {
     pub unacked_records: u64,
     /// It was sent records below this offset.
     pub sent_to: Offset,
+    /// QUEUE and KEYED: it has held records for so long without an answer to any, ms; 0: it holds none.
+    pub silent_ms: u64,
+    /// QUEUE and KEYED: what holds it up now, as brokers name it; empty: nothing.
+    pub blocked: String,
 }
 
 /// A cursor that was moved, or would be.
@@ -197,6 +246,8 @@ pub struct MovedCursor {
     pub old_backlog_records: u64,
     /// Records that are not acknowledged now, or then.
     pub new_backlog_records: u64,
+    /// Of a redrive: records that are tried anew, or would be.
+    pub redriven_records: u64,
 }
 
 impl Subscription {
@@ -204,13 +255,17 @@ impl Subscription {
         let wire = wire.ok_or_else(|| Error::wrong_answer("no subscription"))?;
         let id = Uuid::from_slice(&wire.subscription_uuid);
         let kind = SubscriptionType::from_wire(wire.r#type());
+        let policies = wire.policies.unwrap_or_default();
         Ok(Self {
             id: id.map_err(|_| Error::wrong_answer("a subscription without identity"))?,
             kind: kind.ok_or_else(|| Error::wrong_answer("a subscription of an unknown type"))?,
-            hold: wire
-                .policies
-                .and_then(|policies| policies.hold)
-                .unwrap_or(true),
+            hold: policies.hold.unwrap_or(true),
+            sharing: Sharing::from_wire(&policies.sharing.unwrap_or_default()),
+            ttl: policies
+                .ttl_ms
+                .filter(|ms| *ms > 0)
+                .map(Duration::from_millis),
+            paused_until_ms: policies.paused_until_ms.unwrap_or(0),
             name: wire.name,
             created_at_ms: wire.created_at_ms,
             state: wire.state,
@@ -251,6 +306,12 @@ impl Cursor {
                 evicted_records: wire.evicted_records,
                 delayed_records: wire.delayed_records,
                 dead_records: wire.dead_records,
+                dead_letters: wire.dead_letters,
+                expired_records: wire.expired_records,
+                rates: wire.rates.map(CursorRates::from_wire),
+                most_tried: wire
+                    .most_tried
+                    .map(|tried| (Offset(tried.offset), tried.tries)),
             }),
         };
         Self {
@@ -271,6 +332,8 @@ impl AttachedConsumer {
             attached_at_ms: wire.attached_at_ms,
             unacked_records: wire.unacked_records,
             sent_to: Offset(wire.sent_to),
+            silent_ms: wire.silent_ms,
+            blocked: wire.blocked,
         }
     }
 }
@@ -285,6 +348,7 @@ impl MovedCursor {
             new_base: Offset(wire.new_base),
             old_backlog_records: wire.old_backlog_records,
             new_backlog_records: wire.new_backlog_records,
+            redriven_records: wire.redriven_records,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! the same as once, so these calls are repeated when their outcome is unknown; `skip` is not.
 
 use std::future::Future;
+use std::time::Duration;
 
 use hulse_proto::error::Reason;
 use hulse_proto::wire::v1;
@@ -39,6 +40,8 @@ impl Admin {
             policies: Some(v1::SubscriptionPolicies {
                 hold: new.hold,
                 sharing: new.sharing.map(|sharing| sharing.to_wire()),
+                ttl_ms: new.ttl.map(whole_ms),
+                paused_until_ms: None,
             }),
         };
         let answer =
@@ -69,6 +72,8 @@ impl Admin {
             policies: Some(v1::SubscriptionPolicies {
                 hold: change.hold,
                 sharing: None,
+                ttl_ms: change.ttl.map(whole_ms),
+                paused_until_ms: change.paused_until_ms,
             }),
         };
         // Said twice it means the same.
@@ -214,6 +219,28 @@ impl Admin {
         Ok(moved(answer.await?))
     }
 
+    /// QUEUE and KEYED with parked dead letters: those are tried anew, as if they had never failed. With `dry_run` they are only counted.
+    ///
+    /// # Errors
+    /// SUBSCRIPTION_NOT_FOUND, …. A partition that does not do it says so in its answer.
+    pub async fn redrive_subscription(
+        &self,
+        which: &CursorSelection,
+        dry_run: bool,
+    ) -> Result<Vec<MovedCursor>, Error> {
+        let request = v1::RedriveSubscriptionRequest {
+            subscription: which.subscription.clone(),
+            topic: which.topic.clone(),
+            partition: which.partition,
+            dry_run,
+        };
+        let answer =
+            self.subscriptions(Repeat::Always, request, |mut client, request| async move {
+                client.redrive(request).await
+            });
+        Ok(moved(answer.await?))
+    }
+
     /// Passes over everything that is stored now. With `dry_run` nothing is moved.
     ///
     /// # Errors
@@ -291,6 +318,10 @@ impl Admin {
         };
         self.core().call(repeat, attempt).await
     }
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn moved(answer: v1::SeekSubscriptionResponse) -> Vec<MovedCursor> {

@@ -213,7 +213,7 @@ impl SubscriptionConsumerBuilder {
     fn wanted(&self, name: &str) -> Wanted {
         let policies = self.hold.map(|hold| v1::SubscriptionPolicies {
             hold: Some(hold),
-            sharing: None,
+            ..v1::SubscriptionPolicies::default()
         });
         Wanted {
             attach: v1::Attach {

@@ -27,7 +27,7 @@ pub use builder::SubscriptionConsumerBuilder;
 pub use handle::SubscriptionConsumer;
 pub(crate) use kind::start_at;
 pub use kind::{SubscriptionType, UnknownSubscriptionType};
-pub use queue::{QueueConsumer, QueueConsumerBuilder, QueueMessage, QueueReceipt};
+pub use queue::{HeldUp, QueueConsumer, QueueConsumerBuilder, QueueMessage, QueueReceipt};
 pub use record::{Consumed, ConsumerStats, ReceivedRecord, Unacknowledged};
 pub use stream::{
     Commit, StreamConsumer, StreamConsumerBuilder, StreamItem, StreamNote, StreamPartition,

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use hulse_proto::error::Fault;
+use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::Offset;
 use hulse_proto::wire::v1;
+use serving_dispatch::SLOTS;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::authorise::{Action, Resource};
 use crate::listener::front::Front;
 use crate::listener::wire::{check_client_id, partition};
-use crate::partition::{Handed, NewConsumer, NewSharer, ShareItem, ShareTie, Tie};
+use crate::partition::{Handed, NewConsumer, NewSharer, ShareItem, SharePlan, ShareTie, Tie};
 use crate::subscriptions::{
     NewSubscription, Sharing, StartPoint, SubscriptionKind, SubscriptionName, namespace_of,
 };
@@ -58,6 +59,7 @@ pub(super) async fn attach(
         // Who set it anew meant those that consume already, too.
         insists_on_hold: false,
         sharing: Sharing::from_wire(policies.sharing.as_ref())?,
+        ttl_ms: policies.ttl_ms.unwrap_or(0),
         start,
     };
     let (subscription, _) = front.subscribe(&name, &topic, new).await?;
@@ -68,11 +70,10 @@ pub(super) async fn attach(
         name => name.into(),
     };
     let cursor = cursor.unwrap_or(subscription.id);
-    if let Some(policy) = subscription.policy(&front.config) {
+    if let Some(plan) = subscription.plan(cursor, &front.config) {
         let sharer = NewSharer {
-            subscription: cursor,
-            policy,
-            dead_letters: subscription.sharing.dead_letters(),
+            slots: slots(&plan, &request.slots)?,
+            plan,
             name: consumer_name,
             client,
             priority: request.priority,
@@ -96,4 +97,21 @@ pub(super) async fn attach(
     };
     let tied = Tied::Single(open.attach(consumer).await?);
     Ok(Attached { tied, name })
+}
+
+/// The slots that a consumer names: some where its subscription wants that, else none.
+fn slots(plan: &SharePlan, named: &[v1::SlotRange]) -> Result<Vec<(u16, u16)>, Fault> {
+    let words = match (plan.policy.named_slots, named.len()) {
+        (true, 0) => "consumers of this subscription name their slots, and this one names none",
+        (false, 1..) => "a consumer names slots where its subscription wants that only",
+        // More than there are cannot be apart.
+        (_, SLOTS..) => "a consumer names more ranges than there are slots",
+        _ => {
+            // What is too high is refused by the dispatcher.
+            let short = |slot: u32| u16::try_from(slot).unwrap_or(u16::MAX);
+            let ranges = named.iter();
+            return Ok(ranges.map(|it| (short(it.first), short(it.end))).collect());
+        }
+    };
+    Err(Fault::new(Reason::InvalidRequest, words))
 }

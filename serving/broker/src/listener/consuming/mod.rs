@@ -22,3 +22,4 @@ mod sharing;
 mod telling;
 
 pub(crate) use service::ConsumeService;
+pub(in crate::listener) use sharing::told;

@@ -202,7 +202,23 @@ fn acquired(item: &Acquired) -> v1::AcquiredRange {
 }
 
 fn blocked(lane: u32, reason: BlockedReason, over: bool) -> v1::Blocked {
-    let (reason, words) = match reason {
+    let (reason, words) = told(reason);
+    v1::Blocked {
+        lane,
+        reason: reason as i32,
+        over,
+        message: if over {
+            String::new()
+        } else {
+            words.to_owned()
+        },
+        fault: None,
+    }
+}
+
+/// On the wire, and for people.
+pub(in crate::listener) fn told(reason: BlockedReason) -> (v1::BlockedReason, &'static str) {
+    match reason {
         BlockedReason::UnackedOfConsumer => (
             v1::BlockedReason::UnackedOfConsumer,
             "this consumer has too many records without an ack; ack some",
@@ -219,16 +235,9 @@ fn blocked(lane: u32, reason: BlockedReason, over: bool) -> v1::Blocked {
             v1::BlockedReason::AcksWait,
             "acks cannot be made durable now; nothing is delivered until they are",
         ),
-    };
-    v1::Blocked {
-        lane,
-        reason: reason as i32,
-        over,
-        message: if over {
-            String::new()
-        } else {
-            words.to_owned()
-        },
-        fault: None,
+        BlockedReason::Paused => (
+            v1::BlockedReason::Paused,
+            "the subscription is paused; `hulse subscriptions resume` lets it go on",
+        ),
     }
 }

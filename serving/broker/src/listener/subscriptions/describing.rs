@@ -8,9 +8,10 @@ use hulse_proto::id::{PartitionId, SubscriptionId, TopicName};
 use hulse_proto::wire::v1;
 
 use crate::backlogs::Kept;
+use crate::listener::consuming::told;
 use crate::listener::front::Front;
 use crate::subscriptions::{Subscription, SubscriptionName, namespace_of, not_of_topic};
-use crate::{ConsumerView, CursorView, PartitionHandle, Topic};
+use crate::{ConsumerView, CursorView, PartitionHandle, Rates, Topic};
 
 /// Where a short name belongs when no topic says it.
 const DEFAULT_NAMESPACE: &str = "public/default";
@@ -94,6 +95,8 @@ impl Front {
             policies: Some(v1::SubscriptionPolicies {
                 hold: Some(subscription.hold),
                 sharing: Some(subscription.sharing.to_wire()),
+                ttl_ms: Some(subscription.ttl_ms),
+                paused_until_ms: Some(subscription.paused_until),
             }),
             created_at_ms: subscription.created_at,
             state: state.to_owned(),
@@ -163,19 +166,8 @@ impl Front {
         let used = limits.filter(|_| view.hold);
         let active = view.consumers.iter().filter(|consumer| consumer.active);
         let unacked_records = active.map(|active| active.unacked).sum();
-        let max = u64::from(self.config.unacked_records_max);
-        // Of those that share each has a bound of its own.
-        let full = view
-            .consumers
-            .iter()
-            .any(|consumer| consumer.unacked >= max);
-        let sharing = view.sharing.as_ref();
-        let blocked = [
-            (full, v1::BlockedReason::UnackedOfConsumer),
-            (view.crowded, v1::BlockedReason::AckRanges),
-            (view.acks_wait, v1::BlockedReason::AcksWait),
-        ];
-        let blocked = blocked.iter().filter(|(is, _)| *is);
+        let (parked, delayed) = self.came_back(subscription, &view);
+        let most_tried = view.sharing.as_ref().and_then(|stats| stats.most_tried);
         Ok(v1::CursorDescription {
             leader_epoch: open.leader_epoch().0,
             base: view.base.0,
@@ -197,16 +189,53 @@ impl Front {
                     end: range.end.0,
                 })
                 .collect(),
-            blocked: blocked
-                .map(|(_, why)| why.as_str_name().to_owned())
-                .collect(),
+            blocked: self.held_up(subscription, &view),
             acked_at_ms: view.acked_at,
             backlog_used_percent: used.and_then(|limits| kept.used_percent(&limits)),
             evicted_records: view.evicted,
-            delayed_records: sharing.map_or(0, |stats| stats.delayed),
-            dead_records: sharing.map_or(0, |stats| stats.parked),
+            delayed_records: delayed,
+            dead_records: parked,
+            dead_letters: view.letters,
+            expired_records: view.expired,
+            rates: view.rates.map(rates),
+            most_tried: most_tried.map(|(offset, tries)| v1::TriedRecord {
+                offset: offset.0,
+                tries: tries.into(),
+            }),
             ..Default::default()
         })
+    }
+
+    /// What holds consumers up now, as the wire names it.
+    fn held_up(&self, subscription: &Subscription, view: &CursorView) -> Vec<String> {
+        let max = u64::from(self.config.unacked_records_max);
+        // Of those that share each has a bound of its own.
+        let mut consumers = view.consumers.iter();
+        let full = consumers.any(|consumer| consumer.unacked >= max);
+        let blocked = [
+            (
+                subscription.is_paused(self.topics.now_ms()),
+                v1::BlockedReason::Paused,
+            ),
+            (full, v1::BlockedReason::UnackedOfConsumer),
+            (view.crowded, v1::BlockedReason::AckRanges),
+            (view.acks_wait, v1::BlockedReason::AcksWait),
+        ];
+        let blocked = blocked.iter().filter(|(is, _)| *is);
+        blocked
+            .map(|(_, why)| why.as_str_name().to_owned())
+            .collect()
+    }
+
+    /// QUEUE and KEYED: records that are parked, and records that wait for their time.
+    fn came_back(&self, subscription: &Subscription, view: &CursorView) -> (u64, u64) {
+        match (&view.sharing, subscription.policy(&self.config)) {
+            (Some(stats), _) => (stats.parked, stats.delayed),
+            (None, Some(policy)) => {
+                policy.count_marked(&view.marks, view.base, self.topics.now_ms())
+            }
+            (None, None) => (0, 0),
+        }
     }
 
     /// How long ago the oldest record that is not acked was appended, ms.
@@ -214,6 +243,15 @@ impl Front {
         let oldest = open.appended_at(view.first_unacked).await?;
         let age = oldest.map_or(0, |oldest| self.topics.now_ms() - oldest);
         Ok(u64::try_from(age).unwrap_or(0))
+    }
+}
+
+fn rates(rates: Rates) -> v1::CursorRates {
+    v1::CursorRates {
+        r#in: rates.incoming,
+        out: rates.outgoing,
+        in_before: rates.before.map(|(incoming, _)| incoming),
+        out_before: rates.before.map(|(_, outgoing)| outgoing),
     }
 }
 
@@ -226,6 +264,10 @@ fn consumer(view: &ConsumerView) -> v1::ConsumerDescription {
         attached_at_ms: view.attached_at,
         unacked_records: view.unacked,
         sent_to: view.sent_to.0,
+        silent_ms: u64::try_from(view.silent_ms).unwrap_or(0),
+        blocked: view.blocked.map_or_else(String::new, |reason| {
+            told(reason).0.as_str_name().to_owned()
+        }),
     }
 }
 

@@ -86,6 +86,25 @@ impl Front {
         self.anywhere(work).await.map(drop)
     }
 
+    /// Tells the owner of one cursor until when it is paused.
+    pub(super) async fn pause_on(
+        &self,
+        place: &Place,
+        subscription: &Subscription,
+    ) -> Result<(), Fault> {
+        let until = subscription.paused_until;
+        if self.elsewhere(place.partition).is_none() {
+            // One that is not open here delivers nothing, and hears it when its first consumer comes.
+            if let Some(open) = self.partitions.opened(place.partition) {
+                open.pause_sharing(place.cursor, until);
+            }
+            return Ok(());
+        }
+        let (at, cursor) = (place.partition, Some(place.cursor));
+        let work = cursor_work(at, subscription, cursor, Work::PauseCursor(until));
+        self.anywhere(work).await.map(drop)
+    }
+
     /// A cursor for people.
     pub(super) async fn describe_cursor(
         &self,
@@ -115,6 +134,7 @@ impl Front {
             Goal::Seek(point) => WireGoal::Seek(start_at(point)),
             Goal::Skip(records) => WireGoal::Skip(records),
             Goal::Clear => WireGoal::Clear(true),
+            Goal::Redrive => WireGoal::Redrive(true),
         };
         let work = Work::MoveCursor(v1::MoveCursorWork {
             goal: Some(goal),
@@ -183,6 +203,10 @@ impl Front {
                 open.hold_cursor(cursor, hold).await?;
                 return Ok(done);
             }
+            Some(Work::PauseCursor(until)) => {
+                open.pause_sharing(cursor, until);
+                return Ok(done);
+            }
             Some(Work::RemoveCursor(_)) => {
                 open.remove_cursor(cursor, true).await?;
                 return Ok(done);
@@ -235,6 +259,7 @@ fn goal(wire: Option<WireGoal>) -> Result<Goal, Fault> {
         Some(WireGoal::Seek(to)) => Goal::Seek(StartPoint::from_wire(Some(&to))?),
         Some(WireGoal::Skip(records)) => Goal::Skip(records),
         Some(WireGoal::Clear(_)) => Goal::Clear,
+        Some(WireGoal::Redrive(_)) => Goal::Redrive,
         None => return Err(invalid("the move names no goal")),
     })
 }

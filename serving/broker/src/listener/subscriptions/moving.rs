@@ -1,4 +1,4 @@
-//! Seek, skip and clear.
+//! Seek, skip, clear and redrive.
 
 use futures::StreamExt;
 use hulse_proto::error::{Fault, Reason};
@@ -9,8 +9,8 @@ use super::describing::{PARTITIONS_AT_ONCE, Place};
 use crate::listener::front::Front;
 use crate::listener::wire::topic_name;
 use crate::state::{OffsetRange, OffsetRanges};
-use crate::subscriptions::{StartPoint, Subscription, SubscriptionKind};
-use crate::{CursorMove, CursorView, LogOffsets};
+use crate::subscriptions::{StartPoint, Subscription, SubscriptionKind, not_shared};
+use crate::{CursorMove, CursorView, LogOffsets, PartitionHandle};
 
 /// Where cursors go.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +20,8 @@ pub(super) enum Goal {
     Skip(u64),
     /// Over all that is stored.
     Clear,
+    /// Nowhere: parked records are tried anew.
+    Redrive,
 }
 
 /// Which cursors move, and whether they do.
@@ -93,6 +95,10 @@ impl Front {
             Goal::Seek(point) => (self.resolve(&open, point).await?, false),
             Goal::Skip(records) => (behind(&view, records, offsets), true),
             Goal::Clear => (offsets.high_watermark, true),
+            Goal::Redrive => {
+                let here = (&open, &view);
+                return self.redrive_here(subscription, here, order.dry_run).await;
+            }
         };
         let left = OffsetRange {
             first: to,
@@ -116,6 +122,27 @@ impl Front {
             answer.state_epoch = moved.await?.state_epoch;
         }
         Ok(answer)
+    }
+}
+
+impl Front {
+    async fn redrive_here(
+        &self,
+        subscription: &Subscription,
+        (open, view): (&PartitionHandle, &CursorView),
+        dry_run: bool,
+    ) -> Result<v1::MovedCursor, Fault> {
+        let plan = subscription.plan(view.subscription, &self.config);
+        let plan = plan.ok_or_else(|| not_shared(subscription, "redriven"))?;
+        Ok(v1::MovedCursor {
+            old_base: view.base.0,
+            new_base: view.base.0,
+            old_backlog_records: view.backlog,
+            new_backlog_records: view.backlog,
+            state_epoch: view.state_epoch,
+            redriven_records: open.redrive(plan, dry_run).await?,
+            ..Default::default()
+        })
     }
 }
 

@@ -12,7 +12,8 @@ use crate::authorise::{Action, Resource};
 use crate::listener::front::Front;
 use crate::listener::wire::{invalid, topic_name};
 use crate::subscriptions::{
-    NewSubscription, Sharing, StartPoint, SubscriptionKind, SubscriptionName, namespace_of,
+    NewSubscription, Sharing, StartPoint, SubscriptionKind, SubscriptionName, SubscriptionUpdate,
+    namespace_of,
 };
 
 /// Service Subscriptions.
@@ -38,6 +39,7 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
                 hold: hold.unwrap_or(true),
                 insists_on_hold: hold.is_some(),
                 sharing: Sharing::from_wire(policies.sharing.as_ref())?,
+                ttl_ms: policies.ttl_ms.unwrap_or(0),
                 start: StartPoint::from_wire(request.start.as_ref())?,
             };
             let topic = front.topics.resolve(&topic, false).await?;
@@ -137,11 +139,17 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
             let front = &self.0;
             let (_, name) = self.target(&request.topic, &request.subscription).await?;
             front.allow(Action::Alter, Resource::Subscription(&name))?;
-            let policies = request.policies.as_ref();
-            let Some(hold) = policies.and_then(|policies| policies.hold) else {
-                return Err(invalid("the update changes nothing"));
+            let policies = request.policies.unwrap_or_default();
+            let said = SubscriptionUpdate {
+                hold: policies.hold,
+                ttl_ms: policies.ttl_ms,
+                // 0 says that nobody ever paused it.
+                paused_until: policies.paused_until_ms.map(|until| until.max(1)),
             };
-            let subscription = front.hold(&name, hold).await?;
+            if said == SubscriptionUpdate::default() {
+                return Err(invalid("the update changes nothing"));
+            }
+            let subscription = front.update(&name, said).await?;
             Ok(v1::UpdateSubscriptionResponse {
                 subscription: Some(front.describe(&subscription).await),
             })
@@ -190,6 +198,24 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
             self.shift(order).await
         };
         self.0.answer("Subscriptions.Skip", work).await
+    }
+
+    async fn redrive(
+        &self,
+        request: Request<v1::RedriveSubscriptionRequest>,
+    ) -> Result<Response<v1::SeekSubscriptionResponse>, Status> {
+        let request = request.into_inner();
+        let work = async {
+            let order = Order {
+                subscription: &request.subscription,
+                topic: &request.topic,
+                partition: request.partition,
+                goal: Goal::Redrive,
+                dry_run: request.dry_run,
+            };
+            self.shift(order).await
+        };
+        self.0.answer("Subscriptions.Redrive", work).await
     }
 
     async fn clear(

@@ -4,9 +4,11 @@ use futures::{StreamExt, TryStreamExt};
 use hulse_proto::error::Fault;
 use hulse_proto::id::Offset;
 
-use super::describing::is_gone;
+use super::describing::{Place, is_gone};
 use crate::listener::front::Front;
-use crate::subscriptions::{NewSubscription, StartPoint, Subscription, SubscriptionName};
+use crate::subscriptions::{
+    NewSubscription, StartPoint, Subscription, SubscriptionName, SubscriptionUpdate,
+};
 use crate::{PartitionHandle, Topic};
 
 /// Partitions that are opened at once for one subscription.
@@ -45,21 +47,21 @@ impl Front {
         Ok((subscription, joined))
     }
 
-    /// Says anew whether the subscription keeps records; every cursor has it when this answers. Cut short, the same request goes on.
+    /// Says anew what the subscription says of its cursors; every cursor has it when this answers. Cut short, the same request goes on.
     ///
     /// # Errors
-    /// Those of [`crate::Subscriptions::set_hold`], of opening a partition, and of [`PartitionHandle::hold_cursor`].
-    pub(super) async fn hold(
+    /// Those of [`crate::Subscriptions::update`], of opening a partition, and of [`PartitionHandle::hold_cursor`].
+    pub(super) async fn update(
         &self,
         name: &SubscriptionName,
-        hold: bool,
+        said: SubscriptionUpdate,
     ) -> Result<Subscription, Fault> {
-        let subscription = self.subscriptions.set_hold(name, hold).await?;
+        let subscription = self.subscriptions.update(name, said).await?;
         let places = self.places(&subscription, None).await?;
         let told = futures::stream::iter(places).map(|place| {
             let subscription = &subscription;
             async move {
-                match self.hold_on(&place, subscription, hold).await {
+                match self.tell_cursor(&place, subscription, said).await {
                     Err(fault) if is_gone(&fault) => Ok(()),
                     told => told,
                 }
@@ -68,6 +70,22 @@ impl Front {
         let told = told.buffer_unordered(CURSORS_AT_ONCE);
         told.try_collect::<Vec<()>>().await?;
         Ok(subscription)
+    }
+
+    async fn tell_cursor(
+        &self,
+        place: &Place,
+        subscription: &Subscription,
+        said: SubscriptionUpdate,
+    ) -> Result<(), Fault> {
+        if let Some(hold) = said.hold {
+            self.hold_on(place, subscription, hold).await?;
+        }
+        if said.paused_until.is_some() {
+            self.pause_on(place, subscription).await?;
+        }
+        // How old records may get, the owner's watch reads by itself.
+        Ok(())
     }
 
     /// The topic has new partitions: its subscriptions have cursors there from now on, so that nothing of them is trimmed before

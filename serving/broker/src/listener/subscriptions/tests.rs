@@ -44,6 +44,7 @@ impl World {
             hold: true,
             insists_on_hold: false,
             sharing: Default::default(),
+            ttl_ms: 0,
             start,
         };
         let made = self.front.subscribe(&name(), &self.topic, new).await;
@@ -122,6 +123,7 @@ async fn late_request_for_a_topic_that_left_and_came_again_does_not_say_where_it
         hold: true,
         insists_on_hold: false,
         sharing: Default::default(),
+        ttl_ms: 0,
         start: StartPoint::Latest,
     };
     world.front.subscribe(&name(), &two, new).await.unwrap();

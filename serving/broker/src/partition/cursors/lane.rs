@@ -158,4 +158,6 @@ pub(crate) enum CursorAnswer {
     Held,
     /// The groups are written.
     Written,
+    /// It was done, to so many records.
+    Counted(u64),
 }

@@ -14,13 +14,15 @@
 //!    grace.
 //!
 //! Reading order: `lane` (what a consumer sees), `seat` (the consumers of one cursor), `pending` (what is not durable yet), `core`,
-//! `acks`, `written`, `kept` (cursors and trims), `shared` (cursors of dispatchers).
+//! `acks`, `written`, `kept` (cursors and trims), `shared` (cursors of dispatchers), `rates` (how fast it goes).
 
 mod acks;
 mod core;
 mod kept;
 mod lane;
 mod pending;
+mod rates;
+mod refusing;
 mod seat;
 mod shared;
 mod task_side;
@@ -35,5 +37,7 @@ pub(crate) use lane::{AckCommand, CursorAnswer, MoveCommand};
 pub use lane::{
     AckKind, AckStatus, Acked, Begin, Cause, ConsumerId, CursorMove, LaneView, Moved, Stand,
 };
-pub(crate) use task_side::{CursorCommand, CursorTask, CursorTicket, LaneDoor, Sent, refuse_late};
+pub use rates::Rates;
+pub(crate) use refusing::refuse_late;
+pub(crate) use task_side::{CursorCommand, CursorTask, CursorTicket, LaneDoor, Sent};
 pub use view::{ConsumerView, CursorView};

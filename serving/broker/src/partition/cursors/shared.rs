@@ -4,7 +4,8 @@ use hulse_proto::id::{Offset, SubscriptionId};
 use hulse_proto::time::TimestampMs;
 
 use super::core::CursorCore;
-use crate::state::{Change, Cursor};
+use super::lane::CursorAnswer;
+use crate::state::{Change, Cursor, OffsetRange};
 
 impl<T> CursorCore<T> {
     /// A dispatcher has this cursor from now on, and alone changes it.
@@ -43,6 +44,23 @@ impl<T> CursorCore<T> {
     /// The deltas of dispatchers that became durable since the last call.
     pub(crate) fn shared_written(&mut self) -> Vec<(SubscriptionId, u64)> {
         std::mem::take(&mut self.shared_written)
+    }
+
+    /// Records below `to` that are not processed.
+    pub(crate) fn unprocessed(&self, id: SubscriptionId, to: Offset) -> u64 {
+        let cursor = self.accepted.get(id);
+        cursor.map_or(0, |cursor| cursor.backlog(self.kept.from(), to))
+    }
+
+    /// Everything below `to` is passed over, in a cursor without a dispatcher.
+    pub(crate) fn expire(&mut self, id: SubscriptionId, to: Offset, ticket: T, now: TimestampMs) {
+        let records = self.unprocessed(id, to);
+        let gone = OffsetRange {
+            first: Offset(0),
+            end: to,
+        };
+        self.pass_over(id, gone, now);
+        self.settle(id, ticket, CursorAnswer::Counted(records), now);
     }
 
     /// The backlog quota takes everything below `to` from a cursor.

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::core::{CursorCore, NewConsumer, attached, deleted};
 use super::lane::{AckCommand, ConsumerId, CursorAnswer, LaneView, MoveCommand};
+use super::rates::Histories;
 use super::view::CursorView;
 use crate::partition::sharing::{ShareCommand, Shares};
 use crate::partition::snapshots::{SnapshotError, StateWriter};
@@ -49,6 +50,12 @@ pub(crate) enum CursorCommand {
         answer: CursorTicket,
     },
     Move(MoveCommand, CursorTicket),
+    /// Everything below lived longer than it may.
+    Expire {
+        id: SubscriptionId,
+        to: Offset,
+        answer: CursorTicket,
+    },
     /// Groups of a coordinator shard change.
     Groups(Arc<serving_groups::Delta>, CursorTicket),
     /// What they are, durably.
@@ -103,6 +110,7 @@ pub(crate) struct CursorTask {
     lanes: BTreeMap<ConsumerId, Lane>,
     /// Dispatchers.
     pub(crate) shares: Shares,
+    pub(crate) histories: Histories,
     /// The delta that is being written.
     pub(crate) work: Option<DeltaWork>,
     writing: Option<(u64, CursorDelta)>,
@@ -122,6 +130,7 @@ impl CursorTask {
             core,
             lanes: BTreeMap::new(),
             shares: Shares::default(),
+            histories: Histories::default(),
             work: None,
             writing: None,
             snapshot_due: false,
@@ -192,6 +201,7 @@ impl Task {
                     self.cursors.core.move_to(command, answer, now);
                 }
             }
+            CursorCommand::Expire { id, to, answer } => self.expire(id, to, answer, now),
             CursorCommand::Groups(delta, answer) => core.groups(delta, answer, now),
             CursorCommand::GroupsNow(answer) => {
                 // Who asked may have gone.
@@ -222,7 +232,8 @@ impl Task {
                 let confirmed = &self.core.state().meta;
                 let core = &self.cursors.core;
                 let mut views = core.views(confirmed, only, ranges_max, offsets);
-                self.cursors.shares.view(&mut views);
+                self.cursors.shares.view(&mut views, now);
+                self.cursors.histories.view(&mut views, now);
                 // Who asked may have gone.
                 let _ = answer.send(views);
             }
@@ -283,6 +294,7 @@ impl Task {
 
     /// After each turn: gives out what there is, and begins what is due.
     pub(crate) fn go_on_cursors(&mut self) {
+        self.note_rates();
         let log_start = self.shown.offsets().log_start;
         if self.cursors.core.log_start() < log_start {
             let now = self.clock.now_ms();
@@ -459,34 +471,5 @@ impl Task {
         self.fail_shares(why);
         self.answer_cursors();
         self.cursors.lanes.clear();
-    }
-}
-
-/// The answer to a command that comes too late.
-pub(crate) fn refuse_late(command: CursorCommand, why: &Fault) {
-    match command {
-        CursorCommand::Make { answer, .. }
-        | CursorCommand::Hold { answer, .. }
-        | CursorCommand::Remove { answer, .. }
-        | CursorCommand::Move(_, answer)
-        | CursorCommand::Groups(_, answer)
-        | CursorCommand::Ack(_, answer) => {
-            let _ = answer.send(Err(crate::partition::refusing::not_applied(why)));
-        }
-        CursorCommand::Attach { answer, .. } => {
-            let _ = answer.send(Err(crate::partition::refusing::not_applied(why)));
-        }
-        CursorCommand::Share(ShareCommand::Attach { answer, .. }) => {
-            let _ = answer.send(Err(crate::partition::refusing::not_applied(why)));
-        }
-        CursorCommand::Share(ShareCommand::Say(_, _, answer)) => {
-            let _ = answer.send(Err(crate::partition::refusing::not_applied(why)));
-        }
-        CursorCommand::Share(ShareCommand::Grant { .. } | ShareCommand::Leave(..))
-        | CursorCommand::Skipped(..)
-        | CursorCommand::Yielded(_)
-        | CursorCommand::Detach(_)
-        | CursorCommand::GroupsNow(_)
-        | CursorCommand::Views { .. } => {}
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use hulse_proto::id::{Offset, SubscriptionId};
 use hulse_proto::time::TimestampMs;
-use serving_dispatch::Stats;
+use serving_dispatch::{BlockedReason, Marks, Stats};
 
 use super::acks::ACK_RANGES_MAX;
 use super::core::CursorCore;
 use super::lane::Stand;
+use super::rates::Rates;
 use super::seat::Seat;
 use crate::partition::LogOffsets;
 use crate::state::{Cursors, OffsetRange};
@@ -46,6 +47,16 @@ pub struct CursorView {
     pub crowded: bool,
     /// Acks cannot be made durable now.
     pub acks_wait: bool,
+    /// Where the log ends, for its readers.
+    pub end: Offset,
+    /// How fast it goes; `None`: it has not been watched for long enough.
+    pub rates: Option<Rates>,
+    /// Records that lived longer than they may, since the partition was opened.
+    pub expired: u64,
+    /// QUEUE and KEYED, of one cursor that was asked for: what is known of records that came back.
+    pub marks: Marks,
+    /// QUEUE and KEYED: dead letters that were numbered since the last move.
+    pub letters: u64,
     /// QUEUE and KEYED, since their first consumer came: how its records are shared out.
     pub sharing: Option<Stats>,
 }
@@ -67,6 +78,10 @@ pub struct ConsumerView {
     pub unacked: u64,
     /// Up to here it was sent records.
     pub sent_to: Offset,
+    /// QUEUE and KEYED: it has held records for so long without an answer to any, ms; 0: it holds none.
+    pub silent_ms: TimestampMs,
+    /// QUEUE and KEYED: why nothing flows to it.
+    pub blocked: Option<BlockedReason>,
 }
 
 impl<T> CursorCore<T> {
@@ -104,6 +119,14 @@ impl<T> CursorCore<T> {
                 consumers: seat.map_or_else(Vec::new, |seat| self.consumers_of(subscription, seat)),
                 crowded: cursor.acked().len() >= ACK_RANGES_MAX,
                 acks_wait: self.trouble.is_some(),
+                end: high_watermark,
+                rates: None,
+                expired: 0,
+                marks: match only {
+                    Some(_) => cursor.marks().clone(),
+                    None => Marks::default(),
+                },
+                letters: cursor.letters(),
                 sharing: None,
             }
         });
@@ -128,6 +151,8 @@ impl<T> CursorCore<T> {
                 attached_at: consumer.attached_at,
                 unacked,
                 sent_to: consumer.sent_to,
+                silent_ms: 0,
+                blocked: None,
             }
         });
         consumers.collect()

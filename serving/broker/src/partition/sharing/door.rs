@@ -18,21 +18,32 @@ use crate::partition::cursors::{
 use crate::partition::handle::{Command, PartitionHandle};
 use crate::state::OffsetRange;
 
-/// Who wants a share of the records.
+/// How the records of a subscription are shared. Counts where its cursor has no dispatcher yet.
 #[derive(Debug, Clone)]
-pub struct NewSharer {
+pub struct SharePlan {
     /// Of which subscription.
     pub subscription: SubscriptionId,
-    /// How its records are shared. Counts while the cursor has a dispatcher already.
+    /// How.
     pub policy: Policy,
     /// Where dead letters go, if the policy says that they go to a topic.
     pub dead_letters: Option<TopicName>,
+    /// Nothing is delivered before; 0: it is not paused.
+    pub paused_until: TimestampMs,
+}
+
+/// Who wants a share of the records.
+#[derive(Debug, Clone)]
+pub struct NewSharer {
+    /// How they are shared.
+    pub plan: SharePlan,
     /// The consumer's name; stable over reconnects.
     pub name: Arc<str>,
     /// Its client's name.
     pub client: Arc<str>,
     /// The highest that can take records gets them.
     pub priority: i32,
+    /// KEYED with named slots: those it wants, half open.
+    pub slots: Vec<(u16, u16)>,
     /// Below it, records were given to it before, by another owner.
     pub handed: Offset,
 }
@@ -117,6 +128,17 @@ pub(crate) enum ShareCommand {
         bytes: u64,
     },
     Leave(SharerId, Leave),
+    /// Nothing is delivered before.
+    Pause {
+        subscription: SubscriptionId,
+        until: TimestampMs,
+    },
+    /// Parked records are tried anew.
+    Redrive {
+        plan: SharePlan,
+        dry_run: bool,
+        answer: CursorTicket,
+    },
 }
 
 impl PartitionHandle {

@@ -38,6 +38,8 @@ struct Lane {
 enum Waiting {
     Said(CursorTicket),
     Move(CursorTicket),
+    /// And how many records it is about.
+    Count(CursorTicket, u64),
 }
 
 /// One cursor.
@@ -93,7 +95,7 @@ impl Share {
             name: new.name.clone(),
             priority: new.priority,
             weight: 1,
-            slots: Vec::new(),
+            slots: new.slots.clone(),
         };
         let attached = self.dispatcher.attach(&session, new.handed, now);
         let session = attached.map_err(|fault| refused(&fault))?;
@@ -180,6 +182,41 @@ impl Share {
         self.dispatcher.skip(over, why, now);
         let number = self.wait(Waiting::Move(ticket));
         self.dispatcher.settle(old_base, number);
+        self.touched = true;
+    }
+
+    /// Records below `to`, about so many, lived for too long; answers when that is durable.
+    pub(super) fn expire(
+        &mut self,
+        to: Offset,
+        records: u64,
+        ticket: CursorTicket,
+        now: TimestampMs,
+    ) {
+        let (old_base, _) = self.dispatcher.stands();
+        self.dispatcher
+            .skip(OffsetRange::new(0, to.0), Skip::Expired, now);
+        let number = self.wait(Waiting::Count(ticket, records));
+        self.dispatcher.settle(old_base, number);
+        self.touched = true;
+    }
+
+    /// Parked records are tried anew; answers how many when that is durable.
+    pub(super) fn redrive(&mut self, dry_run: bool, ticket: CursorTicket, now: TimestampMs) {
+        let all = OffsetRange::new(0, u64::MAX);
+        let records = self.dispatcher.parked(all);
+        let (old_base, _) = self.dispatcher.stands();
+        if !dry_run {
+            self.dispatcher.redrive(all, now);
+        }
+        let number = self.wait(Waiting::Count(ticket, records));
+        self.dispatcher.settle(old_base, number);
+        self.touched = true;
+    }
+
+    /// Nothing is delivered before.
+    pub(super) fn pause(&mut self, until: TimestampMs, now: TimestampMs) {
+        self.dispatcher.pause_until(until, now);
         self.touched = true;
     }
 
@@ -289,7 +326,10 @@ impl Share {
     }
 
     fn moved(&mut self, ticket: u64, old_base: Offset) {
-        if let Some(Waiting::Move(ticket)) = self.waiting.remove(&ticket) {
+        let waiting = self.waiting.remove(&ticket);
+        if let Some(Waiting::Count(ticket, records)) = waiting {
+            let _ = ticket.send(Ok(CursorAnswer::Counted(records)));
+        } else if let Some(Waiting::Move(ticket)) = waiting {
             let (new_base, state_epoch) = self.dispatcher.stands();
             let moved = Moved {
                 old_base,
@@ -307,7 +347,8 @@ impl Share {
             ..why.clone()
         };
         for waiting in self.waiting.into_values() {
-            let (Waiting::Said(ticket) | Waiting::Move(ticket)) = waiting;
+            let (Waiting::Said(ticket) | Waiting::Move(ticket) | Waiting::Count(ticket, _)) =
+                waiting;
             let _ = ticket.send(Err(unknown.clone()));
         }
         for lane in self.lanes.into_values().filter(|_| tell) {
@@ -316,21 +357,19 @@ impl Share {
     }
 
     /// What people see.
-    fn view(&self, view: &mut CursorView) {
-        let stats = self.dispatcher.stats();
-        let unacked = |id: SessionId| {
-            let mut all = stats.sessions.iter();
-            all.find(|session| session.session == id)
-                .map_or(0, |session| session.unacked)
-        };
+    fn view(&self, view: &mut CursorView, now: TimestampMs) {
+        let stats = self.dispatcher.stats_at(now);
+        let session = |id: SessionId| stats.sessions.iter().find(|it| it.session == id);
         let consumers = self.lanes.iter().map(|(id, lane)| ConsumerView {
             name: lane.name.clone(),
             client: lane.client.clone(),
             priority: lane.priority,
             active: true,
             attached_at: lane.attached_at,
-            unacked: unacked(*id),
+            unacked: session(*id).map_or(0, |it| it.unacked),
             sent_to: stats.window_end,
+            silent_ms: session(*id).map_or(0, |it| it.silent_ms),
+            blocked: session(*id).and_then(|it| it.blocked),
         });
         view.consumers = consumers.collect();
         view.sharing = Some(stats);
@@ -383,10 +422,10 @@ impl Shares {
     }
 
     /// Adds what they know to views of cursors.
-    pub(crate) fn view(&self, views: &mut [CursorView]) {
+    pub(crate) fn view(&self, views: &mut [CursorView], now: TimestampMs) {
         for view in views {
             if let Some(share) = self.all.get(&view.subscription) {
-                share.view(view);
+                share.view(view, now);
             }
         }
     }

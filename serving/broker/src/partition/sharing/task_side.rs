@@ -3,13 +3,13 @@
 use futures::FutureExt;
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{Offset, SubscriptionId};
-use hulse_proto::mutant::Mutant;
+use hulse_proto::mutant::{Mutant, Mutation};
 use hulse_proto::time::TimestampMs;
-use serving_dispatch::{Effect, Kind, Skip, Written};
+use serving_dispatch::{Effect, Kind, Policy, Skip, Written};
 use tokio::sync::oneshot;
 
 use super::changes::changes_of;
-use super::door::{NewSharer, ShareCommand, ShareDoor};
+use super::door::{NewSharer, ShareCommand, ShareDoor, SharePlan};
 use super::letters::{Address, send};
 use super::reading::read;
 use super::share::{Share, ShareEnd};
@@ -43,7 +43,51 @@ impl Task {
                     share.leave(sharer.session, how, now);
                 }
             }
+            ShareCommand::Pause {
+                subscription,
+                until,
+            } => {
+                if let Some(share) = shares.get(subscription) {
+                    share.pause(until, now);
+                }
+            }
+            ShareCommand::Redrive {
+                plan,
+                dry_run,
+                answer,
+            } => match self.share_of(&plan, now) {
+                Ok(share) => share.redrive(dry_run, answer, now),
+                // Who asked may have gone.
+                Err(fault) => drop(answer.send(Err(fault))),
+            },
         }
+    }
+
+    /// The dispatcher of a cursor; begun where there is none.
+    fn share_of(&mut self, plan: &SharePlan, now: TimestampMs) -> Result<&mut Share, Fault> {
+        let id = plan.subscription;
+        let readable = self.shown.offsets().high_watermark;
+        let Some(cursor) = self.cursors.core.durable(id) else {
+            let why = "the subscription has no cursor on this partition";
+            return Err(Fault::new(Reason::SubscriptionNotFound, why));
+        };
+        let (state, name) = (cursor.queue_state(), cursor.name.clone());
+        self.cursors.core.shared(id);
+        let mutation = self.with.mutation;
+        let begin = || {
+            let address = plan.dead_letters.clone().map(|to| Address {
+                subscription: id,
+                name,
+                partition: self.partition,
+                of: self.name.clone(),
+                to,
+            });
+            let policy = mutated(plan.policy.clone(), mutation);
+            let mut share = Share::open(id, (policy, address), state, readable);
+            share.pause(plan.paused_until, now);
+            share
+        };
+        Ok(self.cursors.shares.all.entry(id).or_insert_with(begin))
     }
 
     fn attach_sharer(
@@ -52,33 +96,12 @@ impl Task {
         answer: oneshot::Sender<Result<ShareDoor, Fault>>,
         now: TimestampMs,
     ) {
-        let id = new.subscription;
         let readable = self.shown.offsets().high_watermark;
-        let Some(cursor) = self.cursors.core.durable(id) else {
-            let why = "the subscription has no cursor on this partition";
-            let _ = answer.send(Err(Fault::new(Reason::SubscriptionNotFound, why)));
-            return;
+        let share = match self.share_of(&new.plan, now) {
+            Ok(share) => share,
+            // Who asked may have gone.
+            Err(fault) => return drop(answer.send(Err(fault))),
         };
-        let state = cursor.queue_state();
-        let address = new.dead_letters.clone().map(|to| Address {
-            subscription: id,
-            name: cursor.name.clone(),
-            partition: self.partition,
-            of: self.name.clone(),
-            to,
-        });
-        let all = &mut self.cursors.shares.all;
-        let mut policy = new.policy.clone();
-        if self.with.mutation.is(Mutant::KeysIgnored) {
-            policy.kind = Kind::Queue;
-        }
-        if self.with.mutation.is(Mutant::LockTooShort) {
-            policy.lock_ms /= 2;
-        }
-        let share = all
-            .entry(id)
-            .or_insert_with(|| Share::open(id, (policy, address), state, readable));
-        self.cursors.core.shared(id);
         let new = NewSharer {
             handed: new.handed.min(readable),
             ..new.clone()
@@ -112,6 +135,23 @@ impl Task {
             }
         }
         None
+    }
+
+    /// Passes over what lived for too long.
+    pub(crate) fn expire(
+        &mut self,
+        id: SubscriptionId,
+        to: Offset,
+        answer: CursorTicket,
+        now: TimestampMs,
+    ) {
+        let (core, cursors) = (&mut self.cursors.core, &mut self.cursors.histories);
+        let records = core.unprocessed(id, to);
+        cursors.expired(id, records);
+        match self.cursors.shares.get(id) {
+            Some(share) => share.expire(to, records, answer, now),
+            None => core.expire(id, to, answer, now),
+        }
     }
 
     /// The log begins later: nothing below is delivered any more.
@@ -225,4 +265,15 @@ impl Task {
             share.end(why, false);
         }
     }
+}
+
+/// As the policy is where all rules hold.
+fn mutated(mut policy: Policy, mutation: Mutation) -> Policy {
+    if mutation.is(Mutant::KeysIgnored) {
+        policy.kind = Kind::Queue;
+    }
+    if mutation.is(Mutant::LockTooShort) {
+        policy.lock_ms /= 2;
+    }
+    policy
 }

@@ -78,6 +78,11 @@ impl Cursor {
         self.letters > 0 || !self.marks.is_empty()
     }
 
+    /// Sequence of the next dead letter.
+    pub fn letters(&self) -> u64 {
+        self.letters
+    }
+
     /// What is known of records that came back.
     pub fn marks(&self) -> &Marks {
         &self.marks

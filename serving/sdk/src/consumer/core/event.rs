@@ -111,6 +111,8 @@ pub enum BlockedReason {
     AckRanges,
     /// Acknowledgements cannot be made durable now; they wait, and deliveries go on.
     AcksWait,
+    /// Somebody paused the subscription.
+    Paused,
     /// For a reason that this version does not know.
     Other,
 }
@@ -122,6 +124,7 @@ impl BlockedReason {
             v1::BlockedReason::UnackedOfCursor => Self::UnackedOfCursor,
             v1::BlockedReason::AckRanges => Self::AckRanges,
             v1::BlockedReason::AcksWait => Self::AcksWait,
+            v1::BlockedReason::Paused => Self::Paused,
             v1::BlockedReason::Unspecified => Self::Other,
         }
     }

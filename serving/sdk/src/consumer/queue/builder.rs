@@ -1,7 +1,9 @@
 //! What a consumer of a shared subscription is made from.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hulse_proto::wire::v1;
 use rand::Rng;
@@ -40,6 +42,8 @@ pub struct QueueConsumerBuilder {
     start: Option<Start>,
     hold: Option<bool>,
     sharing: Option<Sharing>,
+    ttl: Option<Duration>,
+    slots: Vec<Range<u16>>,
     queue_records: u32,
     queue_bytes: u32,
     mode: DeliveryMode,
@@ -58,6 +62,8 @@ impl QueueConsumerBuilder {
             start: None,
             hold: None,
             sharing: None,
+            ttl: None,
+            slots: Vec::new(),
             queue_records: QUEUE_RECORDS,
             queue_bytes: QUEUE_BYTES,
             mode: DeliveryMode::default(),
@@ -105,6 +111,19 @@ impl QueueConsumerBuilder {
     /// Locks, attempts, dead letters, back-off and key order of a subscription that is made; one that exists has its own.
     pub fn sharing(mut self, sharing: Sharing) -> Self {
         self.sharing = Some(sharing);
+        self
+    }
+
+    /// Of a subscription that is made: records that were appended longer ago count as processed. Default: none does.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// The slots of this consumer, half open, of 4,096; needed where the subscription has named slots ([`Sharing::named_slots`]) and refused
+    /// elsewhere. May be called several times. The slot of a record is the upper 12 bits of murmur3 of its key.
+    pub fn slots(mut self, slots: Range<u16>) -> Self {
+        self.slots.push(slots);
         self
     }
 
@@ -206,7 +225,15 @@ impl QueueConsumerBuilder {
         let policies = v1::SubscriptionPolicies {
             hold: self.hold,
             sharing: self.sharing.as_ref().map(Sharing::to_wire),
+            ttl_ms: self
+                .ttl
+                .map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+            paused_until_ms: None,
         };
+        let slots = self.slots.iter().map(|slots| v1::SlotRange {
+            first: slots.start.into(),
+            end: slots.end.into(),
+        });
         v1::Attach {
             subscription: self.subscription.clone(),
             r#type: kind.to_wire() as i32,
@@ -214,6 +241,7 @@ impl QueueConsumerBuilder {
             priority: self.priority,
             start: self.start.map(start_at),
             policies: Some(policies),
+            slots: slots.collect(),
             ..v1::Attach::default()
         }
     }

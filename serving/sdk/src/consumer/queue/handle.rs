@@ -63,6 +63,10 @@ impl QueueConsumer {
         }
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.inner.shared
+    }
+
     /// The next records, at most `max`: those that are there, or else the first that comes within `wait`; none when none came.
     ///
     /// # Errors

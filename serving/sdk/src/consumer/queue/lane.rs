@@ -95,6 +95,7 @@ impl Lane {
             };
             self.book.link_lost();
             self.shared.void(self.partition);
+            self.shared.flows(self.partition);
             resolve = true;
             match end {
                 End::Again(error) => {
@@ -297,12 +298,13 @@ impl Lane {
             }
             DownItem::Blocked(blocked) => {
                 if !blocked.over {
-                    tracing::warn!(
+                    tracing::info!(
                         partition = self.partition,
                         message = blocked.message,
                         "deliveries are held up"
                     );
                 }
+                self.shared.blocked(self.partition, blocked);
                 Ok(())
             }
             DownItem::Detached(detached) => Err(match detached.fault {

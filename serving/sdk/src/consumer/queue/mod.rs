@@ -1,7 +1,7 @@
 //! The consumer of a QUEUE or KEYED subscription: it shares the records with others, and answers each by itself.
 //!
 //! One task per partition ([`lane`]) keeps it attached at its owner; `book` brings answers to their receipts, `shared` holds what waits
-//! for the application.
+//! for the application, `held_up` why nothing comes.
 //!
 //! # Invariants
 //! 1. A record that was acknowledged and got its receipt never comes again, except after a seek. Any other one may: it is delivered until
@@ -15,6 +15,7 @@ mod ahead;
 mod book;
 mod builder;
 mod handle;
+mod held_up;
 mod lane;
 mod link;
 mod message;
@@ -23,4 +24,5 @@ mod shared;
 pub use book::QueueReceipt;
 pub use builder::QueueConsumerBuilder;
 pub use handle::QueueConsumer;
+pub use held_up::HeldUp;
 pub use message::QueueMessage;

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hulse_proto::error::ErrorKind;
 use hulse_proto::id::TopicId;
 use hulse_proto::wire::v1;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Channel;
 
+use super::held_up::HeldUp;
 use super::lane::Order;
 use super::message::QueueMessage;
 use crate::client::{Core, Topic};
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     ready: Mutex<Ready>,
     /// A connection of its own to each broker: a consumer that does not take its records fills the connection's window (serving.md E1.3).
     channels: Mutex<BTreeMap<Broker, Channel>>,
+    /// Partitions on which nothing flows.
+    pub(super) held_up: watch::Sender<BTreeMap<u32, HeldUp>>,
     /// There is something new to be handed out.
     pub(super) news: Notify,
     /// Ends every task.
@@ -81,6 +84,7 @@ impl Shared {
             lanes: parts.lanes,
             ready: Mutex::default(),
             channels: Mutex::default(),
+            held_up: watch::Sender::new(BTreeMap::new()),
             news: Notify::new(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
