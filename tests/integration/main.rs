@@ -32,6 +32,7 @@ mod refusals;
 mod report;
 mod retention;
 mod server;
+mod shared_work;
 mod slow_full;
 mod space;
 mod stream_groups;

@@ -125,6 +125,8 @@ fn prepare(server: &Server, folder: &Path, stopped: &Path) {
         ],
         "",
     );
+    let shared = ["subs", "create", "orders", "jobs", "--type", "queue"];
+    done(server, &[&shared[..], &["--from", "start"]].concat(), "");
     done(server, &["produce", "bench"], "x\n");
     for item in fs::read_dir(folder).unwrap() {
         let path = item.unwrap().path();

@@ -27,12 +27,12 @@ use super::server::{HULSE, Server};
 /// The tests here have the ports from this one on, ten each.
 const PORT: u16 = 17_700;
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Runs a command that must succeed; its standard output.
-fn done(server: &Server, arguments: &[&str], input: &str) -> String {
+pub(super) fn done(server: &Server, arguments: &[&str], input: &str) -> String {
     let output = server.hulse(arguments, input);
     assert!(
         output.status.success(),
@@ -44,7 +44,7 @@ fn done(server: &Server, arguments: &[&str], input: &str) -> String {
 }
 
 /// Runs a command that must succeed, and reads its JSON.
-fn json(server: &Server, arguments: &[&str]) -> Value {
+pub(super) fn json(server: &Server, arguments: &[&str]) -> Value {
     let told = done(server, &[arguments, &["-j"]].concat(), "");
     serde_json::from_str(&told).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{told}"))
 }
