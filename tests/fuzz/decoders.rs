@@ -10,7 +10,7 @@ use hulse_proto::ledger::LedgerMetadata;
 use hulse_proto::limits::BATCH_BYTES_MAX;
 use hulse_proto::wire::{Message, metadata, v1};
 
-use crate::{calls, kafka, log, runner, seeds, segment};
+use crate::{calls, functions, kafka, log, runner, seeds, segment};
 
 /// One decoder under test.
 pub struct Decoder {
@@ -232,5 +232,7 @@ decoders! {
     bookie_request_survives: "bookie_request", calls::request, leave, calls::requests;
     bookie_answer_survives: "bookie_answer", calls::answer, leave, calls::answers;
     kafka_request_survives: "kafka_request", kafka_request, leave, kafka::requests;
+    function_changelog_survives: "function_changelog", functions::changelog, functions::repair, functions::changelogs;
+    function_snapshot_survives: "function_snapshot", functions::snapshot, functions::repair, functions::snapshots;
     topic_name_survives: "topic_name", topic_name, leave, seeds::topic_names;
 }

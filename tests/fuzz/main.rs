@@ -12,6 +12,7 @@ mod allocation;
 mod calls;
 mod corpus;
 mod decoders;
+mod functions;
 mod kafka;
 mod log;
 mod mutator;

@@ -63,6 +63,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hulse-sdk",
         ],
     ),
+    ("functions-runtime", &["hulse-proto"]),
     (
         "tests-harness",
         &[

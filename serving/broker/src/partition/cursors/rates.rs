@@ -70,7 +70,7 @@ impl History {
         }
     }
 
-    /// Where it stood at a time: nothing happens between a note and the next, but for less than a second.
+    /// Where it stood at a time of late: between a note and the next one nothing happens, but for less than a second.
     fn at(&self, at: TimestampMs) -> Option<Note> {
         let before = self.notes.iter().rev().find(|note| note.at <= at)?;
         Some(Note { at, ..*before })
@@ -80,11 +80,13 @@ impl History {
         let first = self.notes.front()?;
         let recent = self.at(now.at - NOW_MS).unwrap_or(*first);
         let (incoming, outgoing) = per_second(recent, now, NOW_MS_MIN)?;
-        let oldest = self.at(recent.at - BEFORE_MS).unwrap_or(*first);
+        // Old notes are thin: what happened between two of them is not known, so one of them is taken as it is.
+        let since = recent.at - BEFORE_MS;
+        let oldest = self.notes.iter().find(|note| note.at >= since);
         Some(Rates {
             incoming,
             outgoing,
-            before: per_second(oldest, recent, BEFORE_MS_MIN),
+            before: oldest.and_then(|oldest| per_second(*oldest, recent, BEFORE_MS_MIN)),
         })
     }
 }
