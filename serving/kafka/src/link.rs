@@ -182,7 +182,8 @@ impl Link {
         (action, until): (Action, Instant),
         to_read: bool,
     ) -> Result<PartitionHandle, Fault> {
-        self.front().allow(action, Resource::TopicId(topic.id))?;
+        // By name, which says whose it is, however the request calls it.
+        self.front().allow(action, Resource::Topic(&topic.name))?;
         let partition = partition(topic, index)?;
         let late = || {
             Fault::new(

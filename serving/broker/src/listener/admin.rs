@@ -78,7 +78,13 @@ impl v1::admin_server::Admin for AdminService {
                 .list(namespace, page_token, *page_size)
                 .await?;
             Ok(v1::ListTopicsResponse {
-                topics: page.topics.iter().map(|topic| self.short(topic)).collect(),
+                topics: page
+                    .topics
+                    .iter()
+                    // Who asks for its namespace by name sees it.
+                    .filter(|topic| !namespace.is_empty() || !topic.is_internal())
+                    .map(|topic| self.short(topic))
+                    .collect(),
                 next_page_token: page.next.unwrap_or_default(),
             })
         };

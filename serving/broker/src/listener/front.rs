@@ -121,6 +121,14 @@ impl Front {
     /// # Errors
     /// `PERMISSION_DENIED` or `UNAUTHENTICATED`, once there are rules.
     pub fn allow(&self, action: Action, resource: Resource<'_>) -> Result<(), Fault> {
+        if let Resource::TopicId(id) = resource
+            && matches!(action, Action::Produce | Action::Consume | Action::Delete)
+            && self.topics.is_internal(id)
+        {
+            // What the name refuses the identity refuses too. Brokers move its partitions by identity, which is an operator's work.
+            let why = format!("topic {} is the cell's own", id.0);
+            return Err(Fault::new(Reason::PermissionDenied, why));
+        }
         authorise(&Principal::Anonymous, action, resource)
     }
 

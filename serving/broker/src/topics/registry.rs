@@ -257,6 +257,11 @@ impl Topics {
         found?.serving().ok()
     }
 
+    /// Whether this is a topic of the cell's own, as far as it was heard of: no read.
+    pub(crate) fn is_internal(&self, id: TopicId) -> bool {
+        lock(&self.0.cache).find(id).is_some_and(Topic::is_internal)
+    }
+
     /// The topic for which this is largest, as far as topics were heard of, with what it is.
     pub(crate) fn largest(&self, of: impl Fn(&Topic) -> u32) -> Option<(TopicName, u32)> {
         lock(&self.0.cache).largest(of)

@@ -12,6 +12,7 @@ use prost::Message;
 
 use crate::PartitionPolicy;
 use crate::backlogs::{BacklogPolicy, QuotaAction};
+use crate::groups::INTERNAL_TENANT;
 use crate::partition::Replication;
 use crate::retention::{RetentionPolicy, Setting};
 
@@ -181,6 +182,11 @@ impl Topic {
     pub fn partition_ids(&self) -> impl Iterator<Item = PartitionId> + use<> {
         let topic = self.id;
         (0..self.partitions).map(move |index| PartitionId { topic, index })
+    }
+
+    /// The cell keeps it for itself: clients neither read nor write it, and lists of all topics leave it out.
+    pub fn is_internal(&self) -> bool {
+        self.name.tenant() == INTERNAL_TENANT
     }
 
     /// What of it can be changed.

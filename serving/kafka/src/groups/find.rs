@@ -14,18 +14,20 @@ use crate::wire::{Broken, Request, text};
 
 /// First version that asks for several coordinators at once.
 const COORDINATORS_FROM: i16 = 4;
-/// Key type of groups; transactional ids have another.
+/// Key type of groups.
 const GROUPS: i8 = 0;
+/// Key type of transactional ids.
+const TRANSACTIONS: i8 = 1;
 
-/// Answers it. Who asks for the coordinator of a transactional id is told this broker, which refuses such ids: clients ask for ever on
+/// Answers it. Share groups (key type 2, from version 6 on) are not served: a client that asks for one hears so at once. Who asks for the coordinator of a transactional id is told this broker, which refuses such ids: clients ask for ever on
 /// "there is none now", and hand every other error to an application that did nothing wrong.
 pub(crate) async fn coordinator(link: &Arc<Link>, mut request: Request) -> Result<Outcome, Broken> {
     let message: FindCoordinatorRequest = request.decode()?;
-    let groups = message.key_type == GROUPS;
+    let kind = message.key_type;
     let nodes = link.nodes().await;
     let mut response = FindCoordinatorResponse::default().with_error_message(None);
     let code = if request.version < COORDINATORS_FROM {
-        let found = find(link, &nodes, groups, &message.key).await;
+        let found = find(link, &nodes, kind, &message.key).await;
         let (code, node) = split(found);
         response = response
             .with_error_code(code)
@@ -35,7 +37,7 @@ pub(crate) async fn coordinator(link: &Arc<Link>, mut request: Request) -> Resul
         code
     } else {
         for key in once(message.coordinator_keys, Clone::clone) {
-            let (code, node) = split(find(link, &nodes, groups, &key).await);
+            let (code, node) = split(find(link, &nodes, kind, &key).await);
             let row = Coordinator::default()
                 .with_key(key)
                 .with_error_code(code)
@@ -64,19 +66,20 @@ fn split(found: Result<Node, Code>) -> (Code, Node) {
     }
 }
 
-async fn find(link: &Link, nodes: &Nodes, groups: bool, key: &StrBytes) -> Result<Node, Code> {
-    let owner = match groups {
-        false => {
+async fn find(link: &Link, nodes: &Nodes, kind: i8, key: &StrBytes) -> Result<Node, Code> {
+    let owner = match kind {
+        TRANSACTIONS => {
             link.not_served(key.as_str());
             None
         }
-        true => match link.front().group_coordinator(key.as_str()).await {
+        GROUPS => match link.front().group_coordinator(key.as_str()).await {
             Ok(owner) => owner,
             Err(fault) => {
                 link.front().metrics().fault(fault.reason);
                 return Err(error_code::COORDINATOR_NOT_AVAILABLE);
             }
         },
+        _ => return Err(error_code::INVALID_REQUEST),
     };
     let id = nodes.id_of(owner.as_ref());
     let found = nodes.all().find(|node| Some(node.id) == id).cloned();

@@ -48,7 +48,9 @@ pub(super) async fn active_topics(link: &Link, rows: &mut Rows<'_>) -> Result<Ve
         let page = front.topics().list("", &token, PAGE).await?;
         rows.add(page.topics.len()).await?;
         let active = page.topics.into_iter();
-        topics.extend(active.filter(|topic| topic.state == TopicState::Active));
+        topics.extend(
+            active.filter(|topic| topic.state == TopicState::Active && !topic.is_internal()),
+        );
         match page.next {
             Some(next) => token = next,
             None => return Ok(topics),

@@ -1,6 +1,8 @@
-//! A group from its first join to a committed offset, over the wire, and over another life of the broker.
+//! A group from its first join to a committed offset, over the wire, and over another life of the broker; and the topic that keeps it.
 
+use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
@@ -108,4 +110,77 @@ async fn join_of_a_client_that_is_gone_is_forgotten() {
     let members: Vec<_> = found.groups[0].members.iter().collect();
     assert_eq!(members.len(), 1);
     assert_eq!(members[0].member_id.as_str(), member);
+}
+
+#[tokio::test(start_paused = true)]
+async fn coordinator_of_a_share_group_is_refused_and_of_a_group_told_in_every_version() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    for version in 4..=6 {
+        let asked = |kind| {
+            FindCoordinatorRequest::default()
+                .with_key_type(kind)
+                .with_coordinator_keys(vec![str("g")])
+        };
+        let told = client.ask(version, &asked(0)).await.coordinators.remove(0);
+        assert_eq!((told.error_code, told.key), (error_code::NONE, str("g")));
+        let share = client.ask(version, &asked(2)).await.coordinators.remove(0);
+        assert_eq!(share.error_code, error_code::INVALID_REQUEST);
+    }
+}
+
+/// The topic in which groups are kept is told to who names it; lists leave it out, and no client writes, reads or removes it.
+#[tokio::test(start_paused = true)]
+async fn topic_of_the_groups_is_hidden_and_not_for_clients() {
+    const NAME: &str = "hulse/internal/groups";
+    let denied = error_code::TOPIC_AUTHORIZATION_FAILED;
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("t", 2, &[]).await;
+    alone(&mut client).await;
+
+    let all = MetadataRequest::default().with_topics(None);
+    let topics = client.ask(12, &all).await.topics;
+    let names: Vec<_> = topics
+        .iter()
+        .filter_map(|topic| topic.name.clone())
+        .collect();
+    assert_eq!(names, [topic_name("t")]);
+    let named = MetadataRequestTopic::default().with_name(Some(topic_name(NAME)));
+    let named = MetadataRequest::default()
+        .with_topics(Some(vec![named]))
+        .with_allow_auto_topic_creation(false);
+    let found = client.ask(12, &named).await.topics.remove(0);
+    assert_eq!((found.error_code, found.partitions.len()), (0, 64));
+    let id = found.topic_id;
+
+    let mut by_name = produce(NAME, -1, vec![(0, one(10))]);
+    let answer = client.ask(11, &by_name).await;
+    assert_eq!(
+        answer.responses[0].partition_responses[0].error_code,
+        denied
+    );
+    by_name.topic_data[0].topic_id = id;
+    by_name.topic_data[0].name = topic_name("");
+    let answer = client.ask(13, &by_name).await;
+    assert_eq!(
+        answer.responses[0].partition_responses[0].error_code,
+        denied
+    );
+
+    assert_eq!(client.fetch(NAME, 0).await.error_code, denied);
+    let mut by_id = fetch("", &[(0, 0)]);
+    by_id.topics[0].topic_id = id;
+    let answer = client.ask(13, &by_id).await;
+    assert_eq!(answer.responses[0].partitions[0].error_code, denied);
+
+    let delete = DeleteTopicsRequest::default()
+        .with_topics(vec![DeleteTopicState::default().with_topic_id(id)]);
+    let answer = client.ask(6, &delete).await;
+    assert_eq!(answer.responses[0].error_code, denied);
+    assert_eq!(client.create("hulse/internal/mine", 1, &[]).await, denied);
+    // The group is there as before.
+    let groups = DescribeGroupsRequest::default().with_groups(vec![group()]);
+    let found = client.ask(3, &groups).await.groups.remove(0);
+    assert_ne!(found.group_state.as_str(), "Dead");
 }

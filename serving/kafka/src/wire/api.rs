@@ -104,7 +104,7 @@ pub(crate) static APIS: &[Api] = &[
     api(
         ApiKey::FindCoordinator,
         "Kafka.FindCoordinator",
-        (0, 4),
+        (0, 6),
         3,
         &requests::FIND_COORDINATOR,
     ),

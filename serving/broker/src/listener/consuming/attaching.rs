@@ -45,6 +45,8 @@ pub(super) async fn attach(
     check_client_id(&request.consumer_name)?;
     front.allow(Action::Consume, Resource::TopicId(id.topic))?;
     let open = front.open(id).await?;
+    // A topic that was not heard of before is known now.
+    front.allow(Action::Consume, Resource::TopicId(id.topic))?;
     let topic = match front.topics.hint_of(id.topic) {
         Some(topic) => topic,
         None => front.topics.find(id.topic).await?,

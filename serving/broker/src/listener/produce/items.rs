@@ -180,6 +180,8 @@ impl Session {
         let opening = self.openings;
         let work = async move {
             let open = front.open(partition).await?;
+            // A topic that was not heard of before is known now.
+            front.allow(Action::Produce, Resource::TopicId(partition.topic))?;
             let known = match producer {
                 ProducerId::NONE => None,
                 producer => open.producer(producer).await?,

@@ -91,6 +91,8 @@ impl v1::log_server::Log for LogService {
                 }
                 open => open?,
             };
+            // A topic that was not heard of before is known now.
+            self.0.allow(Action::Consume, Resource::TopicId(id.topic))?;
             let found = match request.at_time {
                 Some(time) => open.offset_at_time(time).await?,
                 None => None,
@@ -134,6 +136,8 @@ async fn begin(front: &Arc<Front>, request: &v1::ReadRequest) -> Result<Read, Fa
         }
     };
     let open = front.open_to_read(id).await?;
+    // A topic that was not heard of before is known now.
+    front.allow(Action::Consume, Resource::TopicId(id.topic))?;
     let next = Offset(request.start);
     open.check_offset(next).await?;
     Ok(Read {

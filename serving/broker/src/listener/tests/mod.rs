@@ -11,6 +11,7 @@ mod effects;
 mod faults;
 mod frozen;
 mod handing;
+mod internal;
 mod owners;
 mod peers;
 mod produce;
