@@ -10,7 +10,7 @@ use hulse_proto::ledger::LedgerMetadata;
 use hulse_proto::limits::BATCH_BYTES_MAX;
 use hulse_proto::wire::{Message, metadata, v1};
 
-use crate::{calls, functions, kafka, log, runner, seeds, segment};
+use crate::{calls, functions, groups, kafka, log, runner, seeds, segment};
 
 /// One decoder under test.
 pub struct Decoder {
@@ -231,6 +231,8 @@ decoders! {
     segment_trailer_survives: "segment_trailer", segment::trailer, segment::repair_trailer, segment::trailers;
     bookie_request_survives: "bookie_request", calls::request, leave, calls::requests;
     bookie_answer_survives: "bookie_answer", calls::answer, leave, calls::answers;
+    groups_delta_survives: "groups_delta", groups::delta, leave, groups::deltas;
+    groups_snapshot_survives: "groups_snapshot", groups::snapshot, leave, groups::snapshots;
     kafka_request_survives: "kafka_request", kafka_request, leave, kafka::requests;
     function_changelog_survives: "function_changelog", functions::changelog, functions::repair, functions::changelogs;
     function_snapshot_survives: "function_snapshot", functions::snapshot, functions::repair, functions::snapshots;

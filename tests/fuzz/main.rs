@@ -6,13 +6,14 @@
 //! `HULSE_FUZZ_ITERATIONS` sets the mutated inputs per decoder (`HULSE_LONG=1`: twenty times the usual);
 //! `HULSE_FUZZ_WRITE_SEEDS=1` writes the seeds of `seeds` into the corpus, which is needed when a format changes.
 //!
-//! Reading order: `runner`, `decoders`, `log`, `segment`, `transactions`, `seeds`, `mutator`, `corpus`, `allocation`.
+//! Reading order: `runner`, `decoders`, `log`, `segment`, `groups`, `transactions`, `functions`, `seeds`, `mutator`, `corpus`, `allocation`.
 
 mod allocation;
 mod calls;
 mod corpus;
 mod decoders;
 mod functions;
+mod groups;
 mod kafka;
 mod log;
 mod mutator;
