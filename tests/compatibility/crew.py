@@ -235,15 +235,15 @@ class Crew:
                 raise Refused(f"partition {place[0]} offset {place[1]}: {short(value)} instead of {short(sent[place])}")
         return [place for place in sent if place not in came]
 
-    def judge(self, sent, fenced=False, apart=True):
+    def judge(self, sent, fenced=False):
         """Nothing is lost, nothing comes again that was committed, no partition was had by two members at once, order is kept.
 
         With `fenced` members that do not know that they are out: they may read what others have committed since, and have a partition
-        beside others. Without `apart` members do not tell when they give up what they had. How many records came twice.
+        beside others. How many records came twice.
         """
         missing = self.missing(sent)
         holds(f"{len(missing)} of {len(sent)} records came to nobody, first {missing[:1]}", not missing)
-        if apart and not fenced:
+        if not fenced:
             self.holders_are_apart()
         for member in self.members:
             in_order(member)

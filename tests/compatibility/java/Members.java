@@ -79,6 +79,9 @@ public final class Members {
         all.put("metadata.max.age.ms", settings.path("refresh_ms").asText("5000"));
         all.put("fetch.max.wait.ms", "100");
         all.put("reconnect.backoff.max.ms", "500");
+        // When no broker answers, as when the only one begins anew, the client forgets its metadata by default, and its leader joins
+        // again as "cached metadata has changed": a rebalance that the server has no part in.
+        all.put("metadata.recovery.strategy", "none");
         if (settings.hasNonNull("instance")) {
             all.put("group.instance.id", settings.get("instance").asText());
         }
