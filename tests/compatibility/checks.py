@@ -269,7 +269,8 @@ class Driver:
 def say(client, name, outcome, words, took):
     """The line of a check."""
     words = " ".join((words or "").split())[:300]
-    print(f"{client} | {name} | {outcome} | {words + ', ' if words else ''}{took:.1f} s", flush=True)
+    # In one piece: several threads may have something to say.
+    print(f"{client} | {name} | {outcome} | {words + ', ' if words else ''}{took:.1f} s\n", end="", flush=True)
 
 
 def _late(*_):
