@@ -33,7 +33,7 @@ pub use basis::page::PAGE_ROWS_MAX;
 
 pub use election::{Election, Seat};
 pub use embedded::{EmbeddedOptions, EmbeddedStore, FORMAT_VERSION, OpenError};
-pub use etcd::{EtcdOptions, EtcdStore};
+pub use etcd::{EndpointVersion, EtcdOptions, EtcdStore};
 pub use memory::MemoryStore;
 pub use store::{
     BoxFuture, Compare, LeaseId, ListRequest, MetadataError, MetadataStore, Op, Page, Revision,

@@ -13,6 +13,9 @@
 //! 3. The fence is never removed and has no lease: a key that is gone has the revision 0 again, which the first transactions compare.
 //! 4. Nothing is written before the first transaction without an answer. A process that had one leaves one small key behind.
 //!
+//! An etcd that was restored from an older copy shows the fence at a revision below the known one, or not at all. What it shows stands from
+//! then on, and the fence is written anew before anything compares it: what was sent before the restore compares what is not there any more.
+//!
 //! An older write of the fence that comes late only moves it once more: who compared the one before is told of a conflict, which shows where
 //! the fence stands, and is sent again by the store. That is no guess, because a conflict changes nothing.
 
@@ -29,7 +32,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::keyspace::Keyspace;
 use super::links::Failure;
 use super::store::Inner;
-use crate::store::{Compare, MetadataError, Txn};
+use crate::store::{Compare, MetadataError, Revision, Txn};
 
 /// How often one transaction is sent again because of the fence alone: each time, somebody else was without an answer meanwhile.
 pub(super) const TRIES_MAX: usize = 16;
@@ -61,9 +64,16 @@ impl State {
 /// True when the transaction could commit late, after a later one has taken its place: it changes something, and writes no key whose
 /// version it compares.
 pub(super) fn is_needed(txn: &Txn) -> bool {
+    !txn.ops.is_empty() && bound(txn).is_none()
+}
+
+/// A key that the transaction writes, and the version of it that it compares.
+pub(super) fn bound(txn: &Txn) -> Option<(&str, Revision)> {
     let writes = |key: &str| txn.ops.iter().any(|op| op.key() == key);
-    let bound = |compare: &Compare| matches!(compare, Compare::Version(key, _) if writes(key));
-    !txn.ops.is_empty() && !txn.compares.iter().any(bound)
+    txn.compares.iter().find_map(|compare| match compare {
+        Compare::Version(key, version) if writes(key) => Some((key.as_str(), *version)),
+        _ => None,
+    })
 }
 
 impl Fence {
@@ -96,6 +106,38 @@ impl Fence {
             let newer = revision > state.known;
             state.known = state.known.max(revision);
             newer
+        });
+    }
+
+    /// Takes in how a conflict has shown it to a transaction that compared `at`.
+    pub(super) fn conflicted(&self, at: i64, found: i64) {
+        if found >= at {
+            return self.learn(found);
+        }
+        self.state.send_if_modified(|state| {
+            // Unless somebody has found that out before.
+            let back = state.known == at;
+            if back {
+                tracing::warn!(
+                    at,
+                    found,
+                    "etcd shows an older revision than before: was it restored?"
+                );
+                state.known = found;
+                state.open = Some(found);
+            }
+            back
+        });
+    }
+
+    /// Takes in the revision of a write that was sent while `open` stood. Revisions only grow, unless etcd was restored.
+    fn written(&self, revision: i64, open: Option<i64>) {
+        if open.is_none_or(|open| revision > open) {
+            return self.learn(revision);
+        }
+        self.state.send_modify(|state| {
+            state.known = revision;
+            state.open = state.open.filter(|now| Some(*now) != open);
         });
     }
 
@@ -231,8 +273,10 @@ async fn write(etcd: &Inner) -> Result<(), Failure> {
         let request = request.clone();
         async move { KvClient::new(channel).txn(request).await }
     };
+    let open = etcd.fence.state.borrow().open;
     let answer = etcd.links.repeat(call).await?;
-    etcd.fence.learn(answer.header.unwrap_or_default().revision);
+    let revision = answer.header.unwrap_or_default().revision;
+    etcd.fence.written(revision, open);
     Ok(())
 }
 
@@ -243,6 +287,14 @@ impl Fence {
         let known = etcd.fence.state.borrow().known;
         etcd.fence.open(known);
         mend(etcd);
+    }
+
+    /// As if etcd had been restored from a copy that is so many revisions older. `open`: while a transaction was without an answer.
+    pub(super) fn as_before_a_restore(&self, revisions: i64, open: bool) {
+        self.state.send_modify(|state| {
+            state.known += revisions;
+            state.open = open.then_some(state.known);
+        });
     }
 
     /// The newest revision that is known.

@@ -27,6 +27,8 @@ const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 pub(super) const ANSWER_BYTES_MAX: usize = 128 << 20;
 /// How often each member is tried: a second time, because an idle connection may have died unseen.
 const ROUNDS_MAX: usize = 2;
+/// A lease of three seconds that is renewed each second lives on when one member is silent for so long, and the next one answers.
+const SOON: Duration = Duration::from_secs(1);
 /// Between two rounds.
 const ROUND_PAUSE: Duration = Duration::from_millis(50);
 
@@ -37,6 +39,8 @@ pub(super) enum Failure {
     NeverSent(String),
     /// A member got it, and says that nothing was done.
     NotDone(String),
+    /// A member has ended it: it was done or not, and will not be done later.
+    Ended(String),
     /// It may have been done.
     Unclear(String),
     /// A member refused it, whichever is asked.
@@ -45,6 +49,7 @@ pub(super) enum Failure {
 
 /// The members; requests go to the current one.
 pub(super) struct Links {
+    addresses: Vec<String>,
     channels: Vec<Channel>,
     current: AtomicUsize,
     timeout: Duration,
@@ -67,6 +72,7 @@ impl Links {
             });
         }
         Ok(Self {
+            addresses: options.endpoints.clone(),
             channels,
             current: AtomicUsize::new(0),
             timeout: options.request_timeout,
@@ -77,6 +83,12 @@ impl Links {
     pub(super) fn member(&self) -> (usize, Channel) {
         let place = self.place();
         (place, self.channels[place].clone())
+    }
+
+    /// Every member: its address, and the way to it.
+    pub(super) fn each(&self) -> impl Iterator<Item = (&str, Channel)> {
+        let addresses = self.addresses.iter().map(String::as_str);
+        addresses.zip(self.channels.iter().cloned())
     }
 
     /// How long one request may take.
@@ -105,7 +117,28 @@ impl Links {
         F: Future<Output = Result<Response<T>, Status>>,
     {
         let until = Instant::now() + self.timeout;
-        self.ask(call, until, |_| true).await
+        self.ask(call, (until, self.share()), |_| true).await
+    }
+
+    /// As [`Links::read`] for what may not wait for a silent member: with several, each has [`SOON`] for its answer.
+    ///
+    /// # Errors
+    /// As [`Links::read`].
+    pub(super) async fn read_soon<T, F>(&self, call: impl Fn(Channel) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let share = match self.channels.len() {
+            1 => self.timeout,
+            _ => self.share().min(SOON),
+        };
+        let until = Instant::now() + self.timeout;
+        self.ask(call, (until, share), |_| true).await
+    }
+
+    /// With several members, none may use up the whole time with its silence.
+    fn share(&self) -> Duration {
+        self.timeout / u32::try_from(self.channels.len()).unwrap_or(1)
     }
 
     /// Asks something that changes the store and may be done any number of times, also late: at each member in turn until one answers.
@@ -144,13 +177,13 @@ impl Links {
         F: Future<Output = Result<Response<T>, Status>>,
     {
         let unsent = |failure: &Failure| matches!(failure, Failure::NeverSent(_));
-        self.ask(call, until, unsent).await
+        self.ask(call, (until, self.share()), unsent).await
     }
 
     async fn ask<T, F>(
         &self,
         call: impl Fn(Channel) -> F,
-        deadline: Instant,
+        (deadline, share): (Instant, Duration),
         again: impl Fn(&Failure) -> bool,
     ) -> Result<T, Failure>
     where
@@ -159,8 +192,6 @@ impl Links {
         let mut tries = 0;
         loop {
             let (place, channel) = self.member();
-            // With several members, none may use up the whole time with its silence.
-            let share = self.timeout / u32::try_from(self.channels.len()).unwrap_or(1);
             let until = deadline.min(Instant::now() + share);
             let failure = match timeout_at(until, call(channel)).await {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
@@ -203,19 +234,29 @@ fn dial(address: &str) -> Result<Channel, MetadataError> {
 }
 
 /// What an error of a call says about its effect.
-fn classify(status: Status) -> Failure {
+pub(super) fn classify(status: Status) -> Failure {
     if never_sent(&status) {
         return Failure::NeverSent(status.message().to_owned());
     }
     let why = status.message().to_owned();
     match status.code() {
-        // etcd's word for a full store and for a full queue; both come before anything is written.
+        // etcd looks at its quota before it proposes a request, and once more when it applies it: then it does it and says this all the
+        // same. Both are over when they are answered.
         Code::ResourceExhausted if why.contains("database space exceeded") => {
-            Failure::NotDone(format!(
+            Failure::Ended(format!(
                 "{why}: etcd is at its quota and refuses writes; raise --quota-backend-bytes, or compact, defragment and disarm its alarm"
             ))
         }
-        Code::ResourceExhausted => Failure::NotDone(why),
+        // A full queue, and a request that is longer than a member reads: before anything is done.
+        Code::ResourceExhausted
+            if why.contains("too many requests") || why.contains("received message larger") =>
+        {
+            Failure::NotDone(why)
+        }
+        // An answer that is too long to be sent, a connection that is shut for asking too much: the request may have been done.
+        Code::ResourceExhausted => Failure::Unclear(why),
+        // An answer that is too long to be read here.
+        Code::OutOfRange if why.contains("message length too large") => Failure::Unclear(why),
         Code::InvalidArgument
         | Code::NotFound
         | Code::OutOfRange
@@ -241,11 +282,12 @@ fn never_sent(status: &Status) -> bool {
 /// A read's failure as callers know it.
 pub(super) fn unavailable(failure: Failure) -> MetadataError {
     match failure {
-        Failure::NeverSent(why) | Failure::NotDone(why) | Failure::Unclear(why) => {
-            MetadataError::Unavailable {
-                why: format!("etcd: {why}"),
-            }
-        }
+        Failure::NeverSent(why)
+        | Failure::NotDone(why)
+        | Failure::Ended(why)
+        | Failure::Unclear(why) => MetadataError::Unavailable {
+            why: format!("etcd: {why}"),
+        },
         Failure::Refused(status) => refused(&status),
     }
 }
@@ -253,7 +295,7 @@ pub(super) fn unavailable(failure: Failure) -> MetadataError {
 /// A write's failure as callers know it.
 pub(super) fn unknown(failure: Failure) -> MetadataError {
     match failure {
-        Failure::Unclear(why) => MetadataError::OutcomeUnknown {
+        Failure::Ended(why) | Failure::Unclear(why) => MetadataError::OutcomeUnknown {
             why: format!("etcd: {why}"),
         },
         other => unavailable(other),
@@ -266,5 +308,50 @@ pub(super) fn refused(status: &Status) -> MetadataError {
     match status.code() {
         Code::PermissionDenied | Code::Unauthenticated => MetadataError::Unavailable { why },
         _ => MetadataError::Invalid { why },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_member_refuses_before_it_does_anything_is_not_done() {
+        let of = |code, why: &str| classify(Status::new(code, why));
+        let full = "etcdserver: mvcc: database space exceeded";
+        assert!(
+            matches!(of(Code::ResourceExhausted, full), Failure::Ended(why) if why.contains("quota"))
+        );
+        for queue in [
+            "etcdserver: too many requests",
+            "grpc: received message larger than max (3 vs. 2)",
+        ] {
+            let told = of(Code::ResourceExhausted, queue);
+            assert!(matches!(told, Failure::NotDone(_)), "{told:?}");
+        }
+        let answers = [
+            (
+                Code::ResourceExhausted,
+                "grpc: trying to send message larger than max (3 vs. 2)",
+            ),
+            (
+                Code::ResourceExhausted,
+                "h2 protocol error: enhance your calm",
+            ),
+            (
+                Code::OutOfRange,
+                "Error, decoded message length too large: found 3 bytes, the limit is: 2 bytes",
+            ),
+            (Code::Unavailable, "etcdserver: request timed out"),
+        ];
+        for (code, why) in answers {
+            let told = of(code, why);
+            assert!(matches!(told, Failure::Unclear(_)), "{told:?}");
+        }
+        let compacted = of(
+            Code::OutOfRange,
+            "etcdserver: mvcc: required revision has been compacted",
+        );
+        assert!(matches!(compacted, Failure::Refused(_)));
     }
 }

@@ -11,11 +11,12 @@
 //!    for that when the first answer is missing, and stays.
 //!
 //! What differs from the other stores, by etcd's nature: leases last whole seconds and end up to a second late, never early; history is
-//! kept by time (etcd's `--auto-compaction-retention`, ten minutes) and not by number; at its quota every write is refused, which is
-//! answered as `Unavailable` with the reason and the remedy.
+//! kept by time (etcd's `--auto-compaction-retention`, ten minutes) and not by number; at its quota every write is refused, with the
+//! remedy in the reason: as `Unavailable` where a version shows that nothing was done, as `OutcomeUnknown` elsewhere, since etcd refuses the
+//! write that reaches its quota after it has done it.
 //!
 //! Reading order: `store` (the trait), `request` (a transaction in etcd's words), `fence` (late transactions), `keyspace` (prefixes),
-//! `links` (members, deadlines, what an error means), `changes` (watches).
+//! `links` (members, deadlines, what an error means), `changes` (watches), `versions` (which releases end leases wrongly).
 
 mod changes;
 mod fence;
@@ -26,6 +27,8 @@ mod request;
 mod store;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 pub use options::EtcdOptions;
 pub use store::EtcdStore;
+pub use versions::EndpointVersion;

@@ -170,7 +170,7 @@ impl EtcdStore {
         sent.answered();
         let found = request::fence(&mut answer)?;
         let outcome = request::outcome(&self.0.keys, answer)?;
-        self.0.fence.learn(found.unwrap_or(at));
+        self.0.fence.conflicted(at, found.unwrap_or(at));
         let TxnOutcome::Conflict { current } = &outcome else {
             return Ok(Some(outcome));
         };
@@ -192,6 +192,9 @@ impl EtcdStore {
     }
 
     async fn why_no_outcome(&self, failure: Failure, txn: &Txn) -> MetadataError {
+        if matches!(failure, Failure::Ended(_)) && self.is_undone(txn).await {
+            return unavailable(failure);
+        }
         match failure {
             Failure::Refused(status) if status.code() == Code::NotFound => {
                 match self.ended(txn).await {
@@ -201,6 +204,15 @@ impl EtcdStore {
             }
             failure => unknown(failure),
         }
+    }
+
+    /// True when a transaction that is over did nothing: a key that it writes still has the version that it compares.
+    async fn is_undone(&self, txn: &Txn) -> bool {
+        let Some((key, version)) = fence::bound(txn) else {
+            return false;
+        };
+        let found = self.get(key).await;
+        found.is_ok_and(|row| row.is_some_and(|row| row.version == version))
     }
 
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, MetadataError> {
@@ -230,7 +242,8 @@ impl EtcdStore {
     async fn renew(&self, lease: LeaseId) -> Result<(), MetadataError> {
         let id = request::lease_number(lease);
         let call = |channel| async move { keep_alive(channel, id).await };
-        let answer = self.0.links.read(call).await.map_err(unavailable)?;
+        let answer = self.0.links.read_soon(call).await;
+        let answer = answer.map_err(unavailable)?;
         if answer.ttl <= 0 {
             return Err(MetadataError::LeaseEnded(lease.0));
         }

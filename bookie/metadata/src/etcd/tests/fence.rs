@@ -232,3 +232,59 @@ fn only_what_no_version_ends_needs_the_fence() {
     ));
     assert!(!needs(vec![absent()], vec![]));
 }
+
+#[tokio::test]
+async fn etcd_that_was_restored_from_an_older_copy_is_written_to() {
+    let Some(etcd) = Etcd::start(QUOTA_BYTES).await else {
+        return;
+    };
+    let store = store(&[etcd.address()]);
+    for (round, open) in [false, true].into_iter().enumerate() {
+        commit(&store, create(&format!("{round}/before"), "x")).await;
+        Fence::open_newest(&store.0);
+        commit(&store, create(&format!("{round}/moved"), "x")).await;
+        store.0.fence.as_before_a_restore(1_000_000, open);
+        commit(&store, create(&format!("{round}/after"), "x")).await;
+        let known = store.0.fence.known();
+        assert!(known < 1_000_000, "{known}");
+        // And it goes on to protect.
+        let again = store
+            .txn(create(&format!("{round}/after"), "y"))
+            .await
+            .unwrap();
+        assert!(matches!(again, TxnOutcome::Conflict { .. }));
+    }
+}
+
+/// Leases of nodes last three seconds and are renewed each second.
+#[tokio::test]
+async fn renewal_goes_to_the_next_member_before_the_lease_ends() {
+    let Some(etcd) = Etcd::start(QUOTA_BYTES).await else {
+        return;
+    };
+    let way = Way::to(&etcd.address()).await;
+    let options = EtcdOptions::new([way.address(), etcd.address()], "cell/");
+    let store = EtcdStore::new(options).unwrap();
+    let lease = store.grant_lease(Duration::from_secs(3)).await.unwrap();
+    way.freeze();
+    let began = tokio::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store.renew_lease(lease).await.unwrap();
+    assert!(began.elapsed() < Duration::from_millis(2_900));
+}
+
+#[tokio::test]
+async fn each_endpoint_tells_its_release() {
+    let Some(etcd) = Etcd::start(QUOTA_BYTES).await else {
+        return;
+    };
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mute = format!("http://{}", silent.local_addr().unwrap());
+    let store = store(&[etcd.address(), mute.clone()]);
+    let told = store.versions().await;
+    assert_eq!(told.len(), 2);
+    let version = told[0].version.as_ref().unwrap();
+    assert!(version.starts_with("3."), "{version}");
+    assert_eq!(told[1].endpoint, mute);
+    assert!(told[1].version.is_err() && !told[1].ends_leases());
+}

@@ -132,12 +132,14 @@ async fn etcd_that_died_is_unavailable_and_serves_the_same_facts_again() {
 }
 
 #[tokio::test]
-async fn full_etcd_refuses_writes_as_not_done_and_still_reads() {
+async fn full_etcd_refuses_writes_never_as_done_and_still_reads() {
     let quota_bytes = 16 << 20;
     let Some(etcd) = Etcd::start(quota_bytes).await else {
         return;
     };
     let store = etcd.store("cell/");
+    store.txn(put("bound", "1")).await.unwrap();
+    let bound = store.get("bound").await.unwrap().unwrap();
     let value = "x".repeat(60 << 10);
     let mut written = 0;
     let error = loop {
@@ -152,10 +154,28 @@ async fn full_etcd_refuses_writes_as_not_done_and_still_reads() {
         }
         assert!(written < 100, "the quota is never reached");
     };
-    let MetadataError::Unavailable { why } = &error else {
+    // etcd may have done the one that has reached the quota.
+    let MetadataError::OutcomeUnknown { why } = &error else {
         panic!("{error}");
     };
     assert!(why.contains("quota"), "{why}");
+    let over = Txn {
+        compares: vec![Compare::Version("bound".to_owned(), bound.version)],
+        ops: vec![Op::put("bound", "2")],
+    };
+    let refused = store.txn(over).await.unwrap_err();
+    let undone = matches!(&refused, MetadataError::Unavailable { why } if why.contains("quota"));
+    assert!(undone, "its version tells: {refused}");
+    assert_eq!(store.get("bound").await.unwrap(), Some(bound));
+    // It is over: the next one need not wait until it cannot come late, and a deletion needs no room.
+    let deleted = Txn {
+        compares: Vec::new(),
+        ops: vec![Op::Delete {
+            key: "0000/1".to_owned(),
+        }],
+    };
+    let deleted = store.txn(deleted).await.unwrap();
+    assert!(matches!(deleted, TxnOutcome::Committed { .. }));
     let request = ListRequest {
         prefix: format!("{written:04}/"),
         after: None,
