@@ -11,6 +11,7 @@ use bookie_metadata::{
 use hulse_proto::error::ErrorKind;
 use hulse_proto::id::{CellId, NodeName};
 use hulse_proto::time::WallClock;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use rand::{RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
@@ -68,6 +69,7 @@ impl Ground {
             config.metadata.prefix.clone(),
         );
         let store = EtcdStore::new(options).map_err(|error| failures::metadata(&error, &at))?;
+        let etcd = store.clone();
         let store: Arc<dyn MetadataStore> = Arc::new(store);
         let ready = tokio::select! {
             biased;
@@ -75,7 +77,16 @@ impl Ground {
             ready = answers(&*store, &at) => ready,
         };
         ready.map_err(|error| failures::metadata(&error, &at))?;
-        Ok(Some(Self::over(store, config, at).await?))
+        let mut ground = Self::over(store, config, at).await?;
+        let outdated = Gauge::default();
+        ground.registry.register(
+            "hulse_metadata_outdated_endpoints",
+            "Endpoints of etcd that ran, at the start, a release whose leader may end leases when it wakes",
+            outdated.clone(),
+        );
+        // The start waits for nobody who does not say it.
+        tokio::spawn(tell_outdated(etcd, outdated));
+        Ok(Some(ground))
     }
 
     /// Over this store, which is at `at`.
@@ -123,6 +134,23 @@ fn random_uuid(rng: &mut ChaCha12Rng) -> Uuid {
     let mut bytes = [0; 16];
     rng.fill_bytes(&mut bytes);
     Builder::from_random_bytes(bytes).into_uuid()
+}
+
+/// Warns of endpoints whose release may end leases wrongly.
+async fn tell_outdated(etcd: EtcdStore, outdated: Gauge) {
+    for told in etcd.versions().await {
+        match &told.version {
+            Ok(version) if told.ends_leases() => {
+                outdated.inc();
+                let endpoint = &told.endpoint;
+                tracing::warn!(%endpoint, version, "this etcd may end leases that were renewed, when a leader that was frozen wakes; upgrade to 3.4.31, 3.5.13 or newer");
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(endpoint = told.endpoint, %error, "an endpoint of etcd does not tell its release");
+            }
+        }
+    }
 }
 
 /// Waits until the store answers; says so now and then.

@@ -53,6 +53,9 @@ fn operator_sees_nodes_and_copies_and_is_told_what_helps() {
     let bookies = json(at, &["bookies", "list"]);
     assert_eq!(bookies.as_array().unwrap().len(), 3, "{bookies}");
     assert_eq!(bookies[1]["http"], cluster.bookie_http(1), "{bookies}");
+    until(at, &["topics", "create", "described"], 0, "");
+    let described = &["topics", "describe", "described"];
+    until(at, described, 0, "bookies were not asked");
     until(at, &["brokers", "describe", "nobody"], 3, "HULSE-9211");
     until(at, &["bookies", "describe", "nobody"], 3, "HULSE-1205");
     until(at, &["bookies", "lost", "b1", "--yes"], 5, "b1 runs at");

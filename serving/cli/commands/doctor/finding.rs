@@ -94,6 +94,8 @@ pub(crate) enum Ailment {
     NoUpkeep,
     /// A node does not answer where it says that it does.
     SilentNode,
+    /// A release of etcd that may end leases wrongly.
+    OutdatedEtcd,
 }
 
 impl Ailment {
@@ -130,6 +132,7 @@ impl Ailment {
             Self::Draining => ("DOCTOR-34", Weight::Note),
             Self::NoUpkeep => ("DOCTOR-35", Weight::Problem),
             Self::SilentNode => ("DOCTOR-36", Weight::Problem),
+            Self::OutdatedEtcd => ("DOCTOR-38", Weight::Note),
         }
     }
 

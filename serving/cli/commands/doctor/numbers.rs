@@ -59,6 +59,18 @@ pub(super) fn of_metrics(metrics: &Metrics, server: &str, ours: &str) -> Vec<Fin
         );
     }
     found.extend(idle_members(metrics));
+    let outdated = metrics.value("hulse_metadata_outdated_endpoints");
+    if let Some(outdated) = outdated.filter(|outdated| *outdated > 0.0) {
+        found.push(
+            Ailment::OutdatedEtcd
+                .found("etcd may end leases that were renewed", server)
+                .why(format!(
+                    "{outdated} of its endpoints run a release before 3.4.31 or 3.5.13: a leader that was frozen ends leases when it wakes, \
+                     and nodes register anew"
+                ))
+                .next("upgrade etcd, one member at a time; the server's log names the endpoints"),
+        );
+    }
     let panics = metrics.value("hulse_panics_total").unwrap_or(0.0);
     if panics > 0.0 {
         found.push(
@@ -178,6 +190,7 @@ mod tests {
     fn healthy_metrics_say_nothing() {
         let text = "hulse_build_info{version=\"0.1.0\",sync=\"always\"} 1\nhulse_bookie_level 0\n\
                     hulse_bookie_damage_total 0\nhulse_bookie_limbo_ledgers 0\nhulse_panics_total 0\n\
+                    hulse_metadata_outdated_endpoints 0\n\
                     hulse_bookie_sync_seconds_count 1000\nhulse_bookie_sync_seconds_bucket{le=\"0.01\"} 1000\n";
         assert_eq!(codes(text), Vec::<&str>::new());
         assert_eq!(codes(""), Vec::<&str>::new());
@@ -199,6 +212,7 @@ mod tests {
             ("hulse_bookie_limbo_ledgers 2", "DOCTOR-11"),
             ("hulse_panics_total 1", "DOCTOR-14"),
             ("hulse_group_idle_members{group=\"g\"} 2", "DOCTOR-24"),
+            ("hulse_metadata_outdated_endpoints 2", "DOCTOR-38"),
         ] {
             assert_eq!(codes(text), [code], "{text}");
         }

@@ -14,6 +14,9 @@ const OPENED_MAX: usize = 64;
 /// Longest wait for them.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// Under a topic whose bookies are elsewhere.
+const UNTOLD: &str = "damaged records are not told here: bookies were not asked; hulse doctor looks at each, hulse verify TOPIC reads all";
+
 /// Asks the owners of partitions that are not open where these end, which opens them. True when any was asked; what an owner does not
 /// tell is shown as unknown, so no answer is looked at.
 async fn open(admin: &Admin, topic: &Topic) -> bool {
@@ -42,6 +45,13 @@ pub(super) async fn opened(admin: &Admin, topic: &str) -> Result<Topic, hulse_sd
     }
 }
 
+/// Whether damaged records are told: a broker knows what the bookie of its own process has found, and asks no other.
+async fn looks_for_damage(admin: &Admin, topic: &str) -> bool {
+    let known = admin.damage(topic).await;
+    // Each bookie says in what time it checks its files.
+    known.is_ok_and(|known| !known.scrub_interval.is_zero())
+}
+
 /// Runs it.
 ///
 /// # Errors
@@ -53,6 +63,9 @@ pub(super) async fn run(session: Session<'_>, admin: &Admin, topic: &str) -> Res
         session.output.say(&view.headline());
         if let Some(words) = view.copies().shortcomings() {
             session.output.say(&words);
+        }
+        if !looks_for_damage(admin, topic).await {
+            session.output.say(UNTOLD);
         }
     }
     session.output.one(&view)
