@@ -6,7 +6,8 @@
 //! `cargo bench -- NAME..` measures only the parts whose names contain one of the words: idle, latency, produce, catch-up, tail,
 //! ensemble, bookie-start, bookie-index, bookie-compaction, partitions, compressed, overload, backlog (needs 25 GiB of disk), batch-path
 //! (needs valgrind), seeds (runs the simulations), cluster-kills, cluster-moves, cluster-many, cluster-joins, cluster-quorums,
-//! cluster-copies, cluster-metadata (these need etcd). `etcd` (`tests/bench/etcd/run`) and `million` run only when they are named.
+//! cluster-copies, cluster-metadata (these need etcd), queue-acks, queue-keyed, queue-paced, queue-handlers, queue-ranges. `etcd`
+//! (`tests/bench/etcd/run`), `million` and `queue-many` run only when they are named.
 //!
 //! HULSE_BENCH_DIR names the directory that is measured (default: a temporary one beside the target folder).
 
@@ -24,6 +25,7 @@ mod latency;
 mod load;
 mod overload;
 mod partitions;
+mod queue;
 mod seeds;
 mod server;
 mod sink;
@@ -39,7 +41,7 @@ use tokio::runtime::Runtime;
 use table::Table;
 
 /// Parts that take too long to run unasked.
-const LONG: [&str; 2] = ["etcd", "million"];
+const LONG: [&str; 3] = ["etcd", "million", "queue-many"];
 
 /// What was asked for on the command line; nothing: all but [`LONG`].
 struct Asked(Vec<String>);
@@ -142,5 +144,6 @@ fn measure(
     if asked.wants("million") {
         etcd::million(folder, table, runtime)?;
     }
+    queue::measure(|name| asked.wants(name), folder, table, runtime)?;
     cluster::measure(|name| asked.wants(name), folder, table, runtime)
 }
