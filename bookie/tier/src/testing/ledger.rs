@@ -32,45 +32,63 @@ pub struct ClosedLedger {
 pub fn closed_ledger(ledger: LedgerId, base: Offset, bodies: &[usize]) -> ClosedLedger {
     let (mut totals, mut next) = (Totals::default(), base.0);
     let entries = bodies.iter().zip(0..).map(|(bytes, number)| {
-        let body: Vec<u8> = (0..*bytes)
-            .map(|at| (at as u64 * 31 + number) as u8)
-            .collect();
-        let time = number as i64 * 1000;
-        let envelope = Envelope {
-            kind: EntryKind::Data,
-            append_time: time,
-            running_max_timestamp: time + 5,
-            batches: vec![BatchSummary {
-                length: *bytes as u32,
-                span: SPAN,
-                count: RECORDS,
-                producer_id: ProducerId::NONE,
-                producer_epoch: -1,
-                attributes: 0,
-                base_sequence: -1,
-                max_timestamp: time + 5,
-                hash_min: 0,
-                hash_max: u16::MAX,
-                expires_at: 0,
-                base_timestamp: time,
-            }],
-        };
-        let new = NewEntry {
-            class: EntryClass::Data,
-            first_offset: Offset(next),
-            offset_span: SPAN,
-            record_count: RECORDS,
-            envelope: envelope.encode(),
-            body: vec![Bytes::from(body)],
-        };
-        let entry = new.seal(ledger, EntryId(number), totals);
+        let entry = new_entry(*bytes, number, Offset(next)).seal(ledger, EntryId(number), totals);
         totals = entry.header().totals();
         next = entry.header().end_offset().0;
         entry
     });
     let entries: Vec<Entry> = entries.collect();
     let count = entries.len() as u64;
-    let metadata = LedgerMetadata {
+    let closed = ClosedTotals {
+        end: EntryId(count),
+        offset_span: next - base.0,
+        record_count: count * u64::from(RECORDS),
+        bytes: totals.bytes,
+        digest: totals.digest,
+    };
+    ClosedLedger {
+        ledger,
+        metadata: metadata(base, closed),
+        entries,
+    }
+}
+
+fn new_entry(bytes: usize, number: u64, first_offset: Offset) -> NewEntry {
+    let body: Vec<u8> = (0..bytes)
+        .map(|at| (at as u64 * 31 + number) as u8)
+        .collect();
+    let time = number as i64 * 1000;
+    let envelope = Envelope {
+        kind: EntryKind::Data,
+        append_time: time,
+        running_max_timestamp: time + 5,
+        batches: vec![BatchSummary {
+            length: bytes as u32,
+            span: SPAN,
+            count: RECORDS,
+            producer_id: ProducerId::NONE,
+            producer_epoch: -1,
+            attributes: 0,
+            base_sequence: -1,
+            max_timestamp: time + 5,
+            hash_min: 0,
+            hash_max: u16::MAX,
+            expires_at: 0,
+            base_timestamp: time,
+        }],
+    };
+    NewEntry {
+        class: EntryClass::Data,
+        first_offset,
+        offset_span: SPAN,
+        record_count: RECORDS,
+        envelope: envelope.encode(),
+        body: vec![Bytes::from(body)],
+    }
+}
+
+fn metadata(base_offset: Offset, closed: ClosedTotals) -> LedgerMetadata {
+    LedgerMetadata {
         kind: LedgerKind::Log,
         partition: PartitionId {
             topic: TopicId(Uuid::from_u128(4)),
@@ -88,16 +106,10 @@ pub fn closed_ledger(ledger: LedgerId, base: Offset, bodies: &[usize]) -> Closed
             first: EntryId(0),
             ensemble: Vec::new(),
         }],
-        base_offset: base,
+        base_offset,
         writer_nonce: [0; 16],
         recovery_nonce: [0; 16],
-        closed: Some(ClosedTotals {
-            end: EntryId(count),
-            offset_span: next - base.0,
-            record_count: count * u64::from(RECORDS),
-            bytes: totals.bytes,
-            digest: totals.digest,
-        }),
+        closed: Some(closed),
         degraded: Vec::new(),
         loss: None,
         created_at: 0,
@@ -107,10 +119,5 @@ pub fn closed_ledger(ledger: LedgerId, base: Offset, bodies: &[usize]) -> Closed
             settled: Some(Settled::default()),
             ..Tier::default()
         })),
-    };
-    ClosedLedger {
-        ledger,
-        metadata,
-        entries,
     }
 }
