@@ -84,7 +84,7 @@ impl Groups {
     /// Shards that are coordinated here.
     pub(super) fn begun(&self) -> Vec<PartitionId> {
         let shards = self.lock();
-        let begun = shards.iter().filter(|(_, (_, asks))| !asks.is_closed());
+        let begun = shards.iter().filter(|(_, seat)| !seat.asks.is_closed());
         begun.map(|(shard, _)| *shard).collect()
     }
 }

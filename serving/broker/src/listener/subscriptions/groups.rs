@@ -117,7 +117,7 @@ impl Front {
     /// Moves what it has committed, all at once.
     ///
     /// # Errors
-    /// `PRECONDITION_FAILED`: it has members; `PARTITION_MOVED`; those of the goal.
+    /// `PRECONDITION_FAILED`: it has members; `PARTITION_MOVED`; `INVALID_REQUEST`: a redrive; those of the goal.
     pub(super) async fn move_group(
         &self,
         name: &SubscriptionName,
@@ -137,6 +137,7 @@ impl Front {
                     to.min(ends.high_watermark).max(base)
                 }
                 Goal::Clear => ends.high_watermark,
+                Goal::Redrive => return Err(nothing_parked(name)),
             };
             Ok::<_, Fault>((kept, ends, to))
         });
@@ -283,4 +284,11 @@ fn refused(name: &SubscriptionName, error: &GroupError) -> Fault {
 
 fn other() -> Fault {
     Fault::new(Reason::Internal, "the coordinator answered something else")
+}
+
+fn nothing_parked(name: &SubscriptionName) -> Fault {
+    let words = format!(
+        "subscription {name} is a group, which parks no record: only queue and keyed subscriptions are redriven"
+    );
+    Fault::new(Reason::InvalidRequest, words)
 }

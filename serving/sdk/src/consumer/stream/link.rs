@@ -34,7 +34,7 @@ impl Link {
 
 /// How a stream begins.
 pub(super) enum Opened {
-    Joined(Link, v1::GroupJoined),
+    Joined(Box<Link>, v1::GroupJoined),
     /// Who comes back is no member any more.
     Fenced(Error),
 }
@@ -68,7 +68,7 @@ pub(super) async fn open(shared: &Shared, broker: &Broker) -> Result<Opened, Err
         Err(_) => return Err(unavailable("the coordinator did not answer in time")),
     };
     match first.and_then(|first| first.item) {
-        Some(DownItem::Joined(joined)) => Ok(Opened::Joined(Link { up, down }, joined)),
+        Some(DownItem::Joined(joined)) => Ok(Opened::Joined(Box::new(Link { up, down }), joined)),
         Some(DownItem::Fenced(fenced)) => Ok(Opened::Fenced(fenced_by(fenced))),
         _ => Err(unavailable("the coordinator answered with no word")),
     }
