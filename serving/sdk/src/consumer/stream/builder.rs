@@ -119,8 +119,7 @@ impl StreamConsumerBuilder {
         self.settings.start = self.start.map(start_at);
         let mut random = [0; 16];
         self.core.child_rng().fill_bytes(&mut random);
-        let member = uuid::Builder::from_random_bytes(random).into_uuid();
-        let member: Uuid = member;
+        let member: Uuid = uuid::Builder::from_random_bytes(random).into_uuid();
         let (fed, queue) = mpsc::channel(QUEUE_MAX);
         let chain = self.core.interceptors.and(&self.interceptors);
         let shared = Arc::new(Shared::new(

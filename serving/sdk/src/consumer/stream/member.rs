@@ -149,7 +149,7 @@ impl Member {
         Ok(())
     }
 
-    async fn serve(&mut self, mut link: Link, joined: &v1::GroupJoined) -> End {
+    async fn serve(&mut self, mut link: Box<Link>, joined: &v1::GroupJoined) -> End {
         let every = Duration::from_millis(joined.heartbeat_ms.max(1).into()).min(HEARTBEAT);
         let mut tick = tokio::time::interval_at(Instant::now() + every, every);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
