@@ -1,7 +1,7 @@
 //! Members of stream groups against the real server: partitions that are shared, over kills, and with members of the Kafka wire.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use hulse_sdk::{
 use tokio::time::{sleep, timeout};
 
 use super::report::report;
-use super::server::{HULSE, Server, restarted};
+use super::server::Server;
 use super::subscriptions::{PATIENCE, client, send_batch};
 
 const PORT: u16 = 19_700;
@@ -115,63 +115,11 @@ async fn members_share_partitions_and_one_that_joins_or_leaves_makes_nobody_work
     report(&format!("records: {}", seen.records.len()));
 }
 
-/// `hulse consume` as a member.
-fn command(server: &Server, output: &std::path::Path) -> Child {
-    let output = std::fs::File::create(output).unwrap();
-    Command::new(HULSE)
-        .args(["--server", &server.address(), "consume", "jobs"])
-        .args(["-s", "g", "--type", "stream", "-o", "start", "-q"])
-        .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
 fn numbers(output: &std::path::Path) -> Vec<u64> {
     let text = std::fs::read_to_string(output).unwrap();
     // The last line may have been cut off by a kill.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(|line| line.parse().unwrap()).collect()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn member_that_is_killed_is_followed_by_another_and_every_number_arrives_over_a_restart_too()
-{
-    let server = Server::start_with(PORT + 4, &SESSION);
-    let client = client(&server.address());
-    client.admin().create_topic("jobs", 4).await.unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let (left, right) = (folder.path().join("one"), folder.path().join("two"));
-    let mut one = command(&server, &left);
-    let mut two = command(&server, &right);
-    // Until both have some: the first one may be through with all before the second one has joined.
-    let mut sent = 0;
-    while numbers(&left).is_empty() || numbers(&right).is_empty() {
-        send(&client, "jobs", sent..sent + 200).await;
-        sent += 200;
-        assert!(sent < 100_000, "one of them never works");
-        sleep(Duration::from_millis(100)).await;
-    }
-    one.kill().unwrap();
-    one.wait().unwrap();
-    send(&client, "jobs", sent..sent + 1_000).await;
-    sent += 1_000;
-    let arrived = || {
-        let all = numbers(&left).into_iter().chain(numbers(&right));
-        all.collect::<BTreeSet<u64>>().len() as u64
-    };
-    until("the other one takes over", || arrived() == sent).await;
-    // The coordinator is another one, and the member stays one.
-    let server = restarted(server).await;
-    send(&client, "jobs", sent..sent + 1_000).await;
-    sent += 1_000;
-    until("after a restart", || arrived() == sent).await;
-    let printed = numbers(&left).len() + numbers(&right).len();
-    two.kill().unwrap();
-    two.wait().unwrap();
-    report(&format!("records: {printed}"));
-    drop(server);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
