@@ -23,12 +23,15 @@ pub(super) enum Record {
     Plain(u64),
 }
 
+/// A record with its bytes.
+type Written = (Bytes, Record);
+
 pub(super) struct GroupShard {
     stages: OffsetStages,
     pub(super) offset: Option<u64>,
     door: StageDoor,
-    pub(super) chain: Vec<(Bytes, Record)>,
-    way: VecDeque<((Bytes, Record), Vec<(To, Message)>)>,
+    pub(super) chain: Vec<Written>,
+    way: VecDeque<(Written, Sent)>,
     waiting: BTreeMap<Ticket, Vec<Part>>,
     life: u32,
     mutation: Mutation,
@@ -74,7 +77,7 @@ impl GroupShard {
         }
     }
 
-    fn propose(&mut self, record: Record, told: Vec<(To, Message)>) {
+    fn propose(&mut self, record: Record, told: Sent) {
         apply(&mut self.stages, &mut self.offset, &record);
         let bytes = match &record {
             Record::Change(change) => encode(change),
