@@ -374,6 +374,8 @@ fn metadata_of_subscriptions_of_version_1_are_read_and_written() {
         state: metadata::subscription::State::Active as i32,
         created_at_ms: TIME,
         sharing: Bytes::new(),
+        ttl_ms: 0,
+        paused_until_ms: 0,
         topics: vec![
             topic(4, 3, Start::Earliest(true), false),
             topic(1, 1, Start::Latest(true), true),

@@ -10,7 +10,7 @@ use hulse_proto::ledger::LedgerMetadata;
 use hulse_proto::limits::BATCH_BYTES_MAX;
 use hulse_proto::wire::{Message, metadata, v1};
 
-use crate::{calls, functions, groups, kafka, log, runner, seeds, segment};
+use crate::{calls, functions, groups, kafka, log, runner, seeds, segment, transactions};
 
 /// One decoder under test.
 pub struct Decoder {
@@ -233,6 +233,15 @@ decoders! {
     bookie_answer_survives: "bookie_answer", calls::answer, leave, calls::answers;
     groups_delta_survives: "groups_delta", groups::delta, leave, groups::deltas;
     groups_snapshot_survives: "groups_snapshot", groups::snapshot, leave, groups::snapshots;
+    txn_coordinator_delta_survives: "txn_coordinator_delta", transactions::coordinator_delta, leave, transactions::kept;
+    txn_coordinator_shard_survives: "txn_coordinator_shard", transactions::coordinator_shard, leave, transactions::kept;
+    txn_partition_log_survives: "txn_partition_log", transactions::partition_log, leave, transactions::kept;
+    txn_partition_state_survives: "txn_partition_state", transactions::partition_state, leave, transactions::kept;
+    txn_partition_change_survives: "txn_partition_change", transactions::partition_change, leave, transactions::kept;
+    txn_group_stages_survives: "txn_group_stages", transactions::group_stages, leave, transactions::kept;
+    txn_group_change_survives: "txn_group_change", transactions::group_change, leave, transactions::kept;
+    txn_staging_delta_survives: "txn_staging_delta", transactions::staging_delta, leave, transactions::kept;
+    txn_staging_state_survives: "txn_staging_state", transactions::staging_state, leave, transactions::kept;
     kafka_request_survives: "kafka_request", kafka_request, leave, kafka::requests;
     function_changelog_survives: "function_changelog", functions::changelog, functions::repair, functions::changelogs;
     function_snapshot_survives: "function_snapshot", functions::snapshot, functions::repair, functions::snapshots;

@@ -82,11 +82,8 @@ impl Expiry {
             let Some(rules) = rules.get(&open.id().topic) else {
                 continue;
             };
-            match timeout(LOOK_MAX, self.look(open, rules)).await {
-                Ok(Err(fault)) => {
-                    tracing::debug!(partition = %open.id(), %fault, "what became too old waits");
-                }
-                Ok(Ok(())) | Err(_) => {}
+            if let Ok(Err(fault)) = timeout(LOOK_MAX, self.look(open, rules)).await {
+                tracing::debug!(partition = %open.id(), %fault, "what became too old waits");
             }
         }
         Ok(())

@@ -131,6 +131,37 @@ const fn everywhere(code: Code) -> Codes {
     row(code, code, code)
 }
 
+const DENIED: Codes = row(
+    TOPIC_AUTHORIZATION_FAILED,
+    TOPIC_AUTHORIZATION_FAILED,
+    CLUSTER_AUTHORIZATION_FAILED,
+);
+const UNKNOWN_CALLER: Codes = row(
+    SASL_AUTHENTICATION_FAILED,
+    TOPIC_AUTHORIZATION_FAILED,
+    SASL_AUTHENTICATION_FAILED,
+);
+
+/// Rows of what coordinators say.
+const fn of_coordinators(reason: Reason) -> Codes {
+    // To producers that do not know transactions of the second version, other words that say "try again" are fatal.
+    match reason {
+        Reason::InvalidTxnTimeout => not_of_fetch(INVALID_TRANSACTION_TIMEOUT),
+        Reason::TxnNotFound => not_of_fetch(TRANSACTIONAL_ID_NOT_FOUND),
+        Reason::ProducerMismatch => not_of_fetch(INVALID_PRODUCER_ID_MAPPING),
+        Reason::TxnStateInvalid => not_of_fetch(INVALID_TXN_STATE),
+        Reason::TxnAbortable => not_of_fetch(TRANSACTION_ABORTABLE),
+        Reason::CoordinatorFenced => not_of_fetch(TRANSACTION_COORDINATOR_FENCED),
+        Reason::TxnConcurrent => row(NOT_ENOUGH_REPLICAS, NOT_LEADER, CONCURRENT_TRANSACTIONS),
+        Reason::OffsetUnstable => row(NOT_ENOUGH_REPLICAS, NOT_LEADER, UNSTABLE_OFFSET_COMMIT),
+        _ => row(
+            NOT_ENOUGH_REPLICAS,
+            NOT_LEADER,
+            COORDINATOR_LOAD_IN_PROGRESS,
+        ),
+    }
+}
+
 const fn codes(reason: Reason) -> Codes {
     match reason {
         Reason::InvalidRequest | Reason::PreconditionFailed => not_of_fetch(INVALID_REQUEST),
@@ -141,16 +172,8 @@ const fn codes(reason: Reason) -> Codes {
         Reason::PartitionsDecrease => not_of_fetch(INVALID_PARTITIONS),
         Reason::UnsupportedVersion => not_of_fetch(UNSUPPORTED_VERSION),
         Reason::OffsetOutOfRange => everywhere(OFFSET_OUT_OF_RANGE),
-        Reason::PermissionDenied => row(
-            TOPIC_AUTHORIZATION_FAILED,
-            TOPIC_AUTHORIZATION_FAILED,
-            CLUSTER_AUTHORIZATION_FAILED,
-        ),
-        Reason::Unauthenticated => row(
-            SASL_AUTHENTICATION_FAILED,
-            TOPIC_AUTHORIZATION_FAILED,
-            SASL_AUTHENTICATION_FAILED,
-        ),
+        Reason::PermissionDenied => DENIED,
+        Reason::Unauthenticated => UNKNOWN_CALLER,
         Reason::TopicNotFound | Reason::PartitionNotFound | Reason::TopicDeleting => {
             everywhere(UNKNOWN_TOPIC_OR_PARTITION)
         }
@@ -178,20 +201,15 @@ const fn codes(reason: Reason) -> Codes {
             not_of_fetch(OUT_OF_ORDER_SEQUENCE_NUMBER)
         }
         Reason::FencedEpoch => not_of_fetch(INVALID_PRODUCER_EPOCH),
-        Reason::InvalidTxnTimeout => not_of_fetch(INVALID_TRANSACTION_TIMEOUT),
-        Reason::TxnNotFound => not_of_fetch(TRANSACTIONAL_ID_NOT_FOUND),
-        Reason::ProducerMismatch => not_of_fetch(INVALID_PRODUCER_ID_MAPPING),
-        Reason::TxnStateInvalid => not_of_fetch(INVALID_TXN_STATE),
-        Reason::TxnAbortable => not_of_fetch(TRANSACTION_ABORTABLE),
-        Reason::CoordinatorFenced => not_of_fetch(TRANSACTION_COORDINATOR_FENCED),
-        // To producers that do not know transactions of the second version, the others' words are fatal.
-        Reason::TxnConcurrent => row(NOT_ENOUGH_REPLICAS, NOT_LEADER, CONCURRENT_TRANSACTIONS),
-        Reason::CoordinatorLoading => row(
-            NOT_ENOUGH_REPLICAS,
-            NOT_LEADER,
-            COORDINATOR_LOAD_IN_PROGRESS,
-        ),
-        Reason::OffsetUnstable => row(NOT_ENOUGH_REPLICAS, NOT_LEADER, UNSTABLE_OFFSET_COMMIT),
+        Reason::InvalidTxnTimeout
+        | Reason::TxnNotFound
+        | Reason::ProducerMismatch
+        | Reason::TxnStateInvalid
+        | Reason::TxnAbortable
+        | Reason::CoordinatorFenced
+        | Reason::TxnConcurrent
+        | Reason::CoordinatorLoading
+        | Reason::OffsetUnstable => of_coordinators(reason),
         Reason::PartitionMoved | Reason::ShuttingDown => everywhere(NOT_LEADER),
         // NOT_ENOUGH_REPLICAS says "not written, try again" to every producer; THROTTLING_QUOTA_EXCEEDED does to admin clients only.
         Reason::Overloaded | Reason::BacklogExceeded => row(

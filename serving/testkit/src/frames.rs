@@ -88,7 +88,7 @@ mod tests {
             ends.push(bytes.len());
         }
         for step in [1, 3, 9, 1_000, bytes.len()] {
-            for limit in 1..=sizes.len() {
+            for (limit, end) in ends.iter().enumerate().skip(1) {
                 let mut frames = Frames::new(Way::Up);
                 let mut taken = 0;
                 for piece in bytes.chunks(step) {
@@ -99,7 +99,7 @@ mod tests {
                         break;
                     }
                 }
-                assert_eq!(taken, ends[limit], "{limit} frames in pieces of {step}");
+                assert_eq!(taken, *end, "{limit} frames in pieces of {step}");
             }
         }
     }

@@ -26,8 +26,6 @@ const RECORD: [u8; 7] = [32, 0, 0, 0, 8, 0, 0];
 const RECORD_BYTES: usize = 17;
 /// Where the checksummed bytes of a batch begin.
 const CRC_START: usize = 21;
-/// Bytes of a marker in our records.
-pub(crate) const MARKER_BYTES: usize = 20;
 
 /// A transaction of this producer is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,7 +205,7 @@ mod tests {
             prop_assert_eq!(Marker::of_summary(&summary), Some(marker));
             let mut out = BytesMut::new();
             marker.put(&mut out);
-            prop_assert_eq!(out.len(), MARKER_BYTES);
+            prop_assert_eq!(out.len(), 20);
             prop_assert_eq!(Marker::get(&mut &out[..]), Ok(marker));
         }
 

@@ -65,6 +65,7 @@ async fn subscribe() -> anyhow::Result<Duration> {
                 start: Start::Latest,
                 hold: None,
                 sharing: None,
+                ttl: None,
             };
             admin.create_subscription(new).await
         }

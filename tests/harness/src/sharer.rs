@@ -11,7 +11,7 @@ use hulse_proto::id::{Offset, OwnerEpoch, SubscriptionId};
 use rand::Rng;
 use rand_chacha::ChaCha12Rng;
 use serving_broker::state::{OffsetRange, OffsetRanges};
-use serving_broker::{AckStatus, NewSharer, PartitionHandle, Said, ShareItem, ShareTie};
+use serving_broker::{AckStatus, NewSharer, PartitionHandle, Said, ShareItem, SharePlan, ShareTie};
 use serving_dispatch::{Delay, Policy, Unit, Verdict};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
@@ -66,12 +66,16 @@ impl SharedSubscription {
 
     fn sharer(&self, name: String, handed: Offset) -> NewSharer {
         NewSharer {
-            subscription: self.id,
-            policy: self.policy.clone(),
-            dead_letters: None,
+            plan: SharePlan {
+                subscription: self.id,
+                policy: self.policy.clone(),
+                dead_letters: None,
+                paused_until: 0,
+            },
             name: name.into(),
             client: "simulated".into(),
             priority: 0,
+            slots: Vec::new(),
             handed,
         }
     }

@@ -102,7 +102,7 @@ impl Successions {
                 }
             };
             // What was cut short goes on with the next step.
-            drop(timeout(ANSWER_TIMEOUT, broker.process.heard(step)).await);
+            drop(timeout(ANSWER_TIMEOUT, broker.process.heard(Box::pin(step))).await);
         }
     }
 
@@ -117,7 +117,9 @@ impl Successions {
                 continue;
             };
             let records = self.registry(self.cluster.world.metadata(&broker.process));
-            let asked = broker.process.heard(records.make_cursor(&handle, &known));
+            let asked = broker
+                .process
+                .heard(Box::pin(records.make_cursor(&handle, &known)));
             drop(timeout(ANSWER_TIMEOUT, asked).await);
             self.cluster
                 .world

@@ -160,7 +160,7 @@ impl v1::admin_server::Admin for AdminService {
                 topic: Some(self.full(&topic).await),
             })
         };
-        self.0.answer("Admin.AddPartitions", work).await
+        self.0.answer("Admin.AddPartitions", Box::pin(work)).await
     }
 
     async fn update_topic(

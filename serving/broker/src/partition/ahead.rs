@@ -145,6 +145,7 @@ mod tests {
             degraded: Vec::new(),
             loss: None,
             created_at: 0,
+            tier: None,
         };
         let closed = |count: usize| -> Closed {
             let ledgers = (0..count).map(|number| (LedgerId(number as u64), metadata.clone()));

@@ -130,7 +130,7 @@ async fn everything_may_go_and_offsets_go_on() {
     let handle = open(&front).await;
     assert_eq!(handle.trim(None).await, Ok(Offset(5)));
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(log_ledgers(&front).await, []);
+    assert!(log_ledgers(&front).await.is_empty());
     front.partitions.close_all().await;
     let handle = open(&life(&memory, 1 << 30)).await;
     let offsets = handle.offsets();
@@ -312,7 +312,7 @@ async fn idle_ledger_of_expired_records_goes_also_while_storage_is_full() {
         sleep(Duration::from_secs(6)).await;
     }
     assert_eq!(handle.offsets().log_start, Offset(3));
-    assert_eq!(log_ledgers(&front).await, []);
+    assert!(log_ledgers(&front).await.is_empty());
     memory.bookie.fill(false);
     fill(&handle, 3..4).await;
     assert_eq!(handle.offsets().high_watermark, Offset(4));

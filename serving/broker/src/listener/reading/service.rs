@@ -107,7 +107,7 @@ impl v1::log_server::Log for LogService {
                 timestamp_at_time: found.map(|(_, time)| time),
             })
         };
-        self.0.answer("Log.Offsets", work).await
+        self.0.answer("Log.Offsets", Box::pin(work)).await
     }
 }
 

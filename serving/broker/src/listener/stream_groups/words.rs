@@ -118,12 +118,15 @@ pub(super) fn assignment(epoch: i32, placed: Vec<Placed>) -> Item {
     })
 }
 
+/// What a coordinator says of the partitions of a commit.
+pub(super) type Results = Vec<(PartitionId, Result<(), GroupError>)>;
+
 /// What became of a commit: in the order of `asked`.
 pub(super) fn committed(
     commit_id: u64,
     asked: &[PartitionId],
     refused: &BTreeSet<PartitionId>,
-    result: Result<Vec<(PartitionId, Result<(), GroupError>)>, Fault>,
+    result: Result<Results, Fault>,
 ) -> Item {
     let (fault, results) = match result {
         Ok(results) => (None, results.into_iter().collect()),

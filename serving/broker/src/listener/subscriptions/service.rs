@@ -55,7 +55,7 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
                 created,
             })
         };
-        self.0.answer("Subscriptions.Create", work).await
+        self.0.answer("Subscriptions.Create", Box::pin(work)).await
     }
 
     async fn list(
@@ -250,7 +250,7 @@ impl v1::subscriptions_server::Subscriptions for SubscriptionsService {
                 .await?;
             Ok(v1::DeleteSubscriptionResponse {})
         };
-        self.0.answer("Subscriptions.Delete", work).await
+        self.0.answer("Subscriptions.Delete", Box::pin(work)).await
     }
 }
 

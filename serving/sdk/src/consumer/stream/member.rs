@@ -92,7 +92,7 @@ impl Member {
                 Ok(Opened::Joined(link, joined)) => {
                     self.backoff.reset();
                     self.coordinator = Some(broker.clone());
-                    self.serve(*link, &joined).await
+                    self.serve(link, &joined).await
                 }
                 Ok(Opened::Fenced(why)) => End::Fenced(why),
                 Err(error) => End::Broke(error),
