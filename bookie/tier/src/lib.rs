@@ -13,7 +13,7 @@
 //! Offsets in objects and lengths are bytes. Not here: metadata and bookies, which are the caller's ([`ObjectHands`] does the rest); what
 //! is tiered when; when a log is trimmed.
 //!
-//! Reading order: [`format`], [`segment`], [`name`], [`protocol`], [`store`], [`cache`], [`TieredReader`].
+//! Reading order: [`mod@format`], [`segment`], [`name`], [`protocol`], [`store`], [`cache`], [`TieredReader`].
 
 pub mod cache;
 pub mod format;
