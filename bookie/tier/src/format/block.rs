@@ -20,7 +20,7 @@ use hulse_proto::id::{EntryId, LedgerId, Offset};
 use hulse_proto::limits::ENTRY_BYTES_MAX;
 
 use super::FORMAT_VERSION;
-use super::error::{FormatError, check, checked};
+use super::error::{FormatError, check, checked, zeros};
 
 /// Length of a block's header.
 pub const BLOCK_HEADER_BYTES: usize = 48;
@@ -76,6 +76,7 @@ impl BlockHeader {
             body_crc: rest.get_u32_le(),
         };
         checked(PART, sealed, rest.get_u32_le())?;
+        zeros(PART, &sealed[5..8])?;
         let body = header.body_bytes as usize;
         check(body <= ENTRY_BYTES_MAX, PART, "longer than a block may be")?;
         let least = (header.entries as usize).checked_mul(HEADER_BYTES);

@@ -32,7 +32,7 @@ use hulse_proto::id::{EntryId, LedgerId, SegmentId};
 use hulse_proto::tier::INDEX_BYTES_MAX;
 
 use super::FORMAT_VERSION;
-use super::error::{FormatError, check, checked};
+use super::error::{FormatError, check, checked, zeros};
 
 /// Length of the trailer.
 pub const TRAILER_BYTES: usize = 56;
@@ -123,6 +123,8 @@ impl Directory {
         }
         let (sealed, mut crc) = bytes.split_at(found - CRC_BYTES);
         checked(DIRECTORY, sealed, crc.get_u32_le())?;
+        zeros(DIRECTORY, &sealed[5..8])?;
+        zeros(DIRECTORY, &sealed[12..16])?;
         let mut rest = &sealed[8..];
         let rows = rest.get_u32_le() as usize;
         rest.advance(4);
@@ -227,6 +229,7 @@ impl Trailer {
             return Err(FormatError::Version { part, found });
         }
         checked(TRAILER, &bytes[..44], (&bytes[44..48]).get_u32_le())?;
+        zeros(TRAILER, &bytes[41..44])?;
         let segment = SegmentId::from_slice(&bytes[16..32]);
         let mut rest = bytes;
         let trailer = Self {

@@ -71,6 +71,15 @@ pub(super) fn check(fits: bool, part: &'static str, why: &'static str) -> Result
     }
 }
 
+/// Reserved bytes of version 1 are zero: whoever writes others there writes another version.
+pub(super) fn zeros(part: &'static str, reserved: &[u8]) -> Result<(), FormatError> {
+    check(
+        reserved.iter().all(|byte| *byte == 0),
+        part,
+        "reserved bytes that are not zero",
+    )
+}
+
 /// The checksum that stands at the end of an index or a directory: what others name it by. The checksum of all its bytes, that one
 /// included, would be the same for every one.
 pub(crate) fn seal_of(bytes: &[u8]) -> u32 {

@@ -33,7 +33,7 @@ use hulse_proto::time::TimestampMs;
 
 use super::FORMAT_VERSION;
 use super::block::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES};
-use super::error::{FormatError, check, checked};
+use super::error::{FormatError, check, checked, zeros};
 
 const MARK: &[u8; 4] = b"HIDX";
 const PART: &str = "index";
@@ -160,6 +160,8 @@ impl Index {
         }
         let (sealed, mut crc) = bytes.split_at(found - CRC_BYTES);
         checked(PART, sealed, crc.get_u32_le())?;
+        zeros(PART, &sealed[5..8])?;
+        zeros(PART, &sealed[44..48])?;
         let mut rest = &sealed[8..];
         let ledger = LedgerId(rest.get_u64_le());
         let topic = TopicId::from_slice(&rest[..16]);

@@ -45,13 +45,16 @@ fn damaged_snapshot_is_passed_over_and_without_any_nothing_runs() {
     let mut world = quiet(3);
     world.run().unwrap();
     let names = snapshots(&world);
-    assert_eq!(names.len(), 2, "{names:?}");
+    // Two are kept; a third may wait for an epoch that publishes it, and nobody reads that one.
+    assert!((2..=3).contains(&names.len()), "{names:?}");
     assert!(world.cluster.lock().unwrap().changelog_start() > 0);
     let mut store = doors(&world);
-    let mut object = ready(store.get(&names[1])).unwrap().unwrap().to_vec();
-    let middle = object.len() / 2;
-    object[middle] ^= 1;
-    ready(store.put(&names[1], object.into())).unwrap();
+    for name in &names[1..] {
+        let mut object = ready(store.get(name)).unwrap().unwrap().to_vec();
+        let middle = object.len() / 2;
+        object[middle] ^= 1;
+        ready(store.put(name, object.into())).unwrap();
+    }
     world.crash();
     world.calm().unwrap();
     super::checker::check(&world).unwrap();
