@@ -91,7 +91,7 @@ async fn dead_letters_of_a_topic_go_back_and_not_for_ever() {
         let row = &told.as_array().unwrap()[0];
         assert_eq!(
             (&row["partition"], &row["from"]),
-            (&serde_json::Value::Null, &"graves".into())
+            (&serde_json::Value::Null, &"public/default/graves".into())
         );
         (
             row["records"].as_u64().unwrap(),
@@ -234,9 +234,10 @@ async fn pause_for_a_time_ends_by_itself_and_is_of_shared_work_only() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shared_cursors_go_where_they_are_sent_and_a_dry_run_moves_none() {
-    let server = Server::start(PORT + 6);
-    let client = client(&server.address());
     for kind in ["queue", "keyed"] {
+        // A name is that of one subscription, which has one type.
+        let server = Server::start(PORT + 6);
+        let client = client(&server.address());
         done(&server, &["topics", "create", kind], "");
         send_batch(&client, kind, 10).await;
         let create = [

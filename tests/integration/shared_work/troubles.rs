@@ -141,9 +141,13 @@ async fn or_01_keys_stay_in_order_while_consumers_and_the_broker_are_restarted_i
                 old.kill();
                 old
             });
-            let old = killed.await.unwrap();
+            let mut old = killed.await.unwrap();
             lock(&seen).life += 1;
-            server = Some(restarted(old).await);
+            let started = tokio::task::spawn_blocking(move || {
+                old.restart();
+                old
+            });
+            server = Some(started.await.unwrap());
         }
         all.push((name, begin(&client, name, &seen, 10 + round).await));
     }

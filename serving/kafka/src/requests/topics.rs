@@ -237,6 +237,10 @@ pub(super) async fn delete(link: &Arc<Link>, mut request: Request) -> Result<Out
                     error_code::UNKNOWN_TOPIC_OR_PARTITION if topic.name.is_none() => {
                         error_code::UNKNOWN_TOPIC_ID
                     }
+                    // Who may not delete may not do it to this topic.
+                    error_code::CLUSTER_AUTHORIZATION_FAILED => {
+                        error_code::TOPIC_AUTHORIZATION_FAILED
+                    }
                     code => code,
                 };
                 response.error_message = (request.version >= WORDS_FROM).then(|| text(why));

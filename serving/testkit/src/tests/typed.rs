@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hulse_sdk::schema::{Json, Protobuf, Raw, Schema, Text, TypedRecord};
-use hulse_sdk::trace_context::{Trace, TraceContext, TraceParent};
+use hulse_sdk::trace_context::{Trace, TraceHeaders, TraceParent};
 use hulse_sdk::{
     Client, DeadLetters, DeliveryMode, ErrorKind, Interceptor, ReadRecord, Record, Refusal,
     Sharing, Start,
@@ -246,7 +246,7 @@ async fn trace_of_a_record_goes_on_in_what_its_handler_sends() {
     let cluster = TestBroker::start().await.unwrap();
     let received: Arc<Mutex<Vec<String>>> = Arc::default();
     let heard = received.clone();
-    let context = TraceContext::new().on_receive(move |topic, _, trace| {
+    let context = TraceHeaders::new().on_receive(move |topic, _, trace| {
         heard
             .lock()
             .unwrap()

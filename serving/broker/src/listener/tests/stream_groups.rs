@@ -251,12 +251,12 @@ async fn name_of_a_group_is_no_other_subscriptions_and_the_other_way_round() {
     let why = fault(refused);
     assert_eq!(why.reason, Reason::SubscriptionExists);
     assert_eq!(why.details["type"], "queue");
-    let one = Member::join(&world, joins("one")).await;
+    let mut one = Member::join(&world, joins("one")).await;
+    one.until(1).await;
     let refused = world.subscriptions().create(create("g")).await;
     assert_eq!(reason(refused), Reason::SubscriptionExists);
     one.send(group_up::Item::Leave(v1::LeaveGroup::default()))
         .await;
-    let mut one = one;
     while !matches!(one.next().await, Item::Left(_)) {}
     let described = v1::DescribeSubscriptionRequest {
         subscription: "g".to_owned(),

@@ -13,12 +13,12 @@ type Receive = dyn Fn(&str, &ReadRecord, &Trace) + Send + Sync;
 
 /// The interceptor of traces. Cheap to clone.
 #[derive(Clone)]
-pub struct TraceContext {
+pub struct TraceHeaders {
     current: Arc<Current>,
     receive: Option<Arc<Receive>>,
 }
 
-impl TraceContext {
+impl TraceHeaders {
     /// Records are sent in the trace of the [`Trace::scope`] that `send` is called in, or in none.
     pub fn new() -> Self {
         Self {
@@ -45,19 +45,19 @@ impl TraceContext {
     }
 }
 
-impl Default for TraceContext {
+impl Default for TraceHeaders {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl fmt::Debug for TraceContext {
+impl fmt::Debug for TraceHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TraceContext").finish_non_exhaustive()
+        f.debug_struct("TraceHeaders").finish_non_exhaustive()
     }
 }
 
-impl Interceptor for TraceContext {
+impl Interceptor for TraceHeaders {
     fn on_send(&self, _: &str, record: Record) -> Result<Record, Refusal> {
         let mut headers = record.header_slice().iter();
         if headers.any(|header| header.key == TRACE_PARENT_HEADER.as_bytes()) {
@@ -95,7 +95,7 @@ mod tests {
 
     #[tokio::test]
     async fn record_gets_the_trace_of_its_scope_and_keeps_the_one_that_it_has() {
-        let context = TraceContext::new();
+        let context = TraceHeaders::new();
         let send = |record| context.on_send("t", record).unwrap();
         assert_eq!(of(&send(Record::new("x"))), None);
         let within = async {
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(of(&copied), Some(trace(2)));
         };
         trace(1).scope(within).await;
-        let own = TraceContext::new().current(|| Some(trace(3)));
+        let own = TraceHeaders::new().current(|| Some(trace(3)));
         assert_eq!(
             of(&own.on_send("t", Record::new("x")).unwrap()),
             Some(trace(3))

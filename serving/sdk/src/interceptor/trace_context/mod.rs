@@ -1,14 +1,14 @@
 //! Traces across records: the W3C Trace Context (level 1) in headers `traceparent` and `tracestate`, as OpenTelemetry's propagators write
 //! and read it.
 //!
-//! [`TraceContext`] is the interceptor. Sending puts the trace of the moment on a record; what was received is continued by
+//! [`TraceHeaders`] is the interceptor. Sending puts the trace of the moment on a record; what was received is continued by
 //! [`Trace::scope`]:
 //!
 //! ```no_run
 //! # async fn example(client: hulse_sdk::ClientBuilder, work: impl AsyncFn()) -> Result<(), hulse_sdk::Error> {
-//! use hulse_sdk::trace_context::{Trace, TraceContext};
+//! use hulse_sdk::trace_context::{Trace, TraceHeaders};
 //!
-//! let client = client.interceptor(TraceContext::new()).build()?;
+//! let client = client.interceptor(TraceHeaders::new()).build()?;
 //! let jobs = client.queue_consumer("orders").subscription("billing").build().await?;
 //! while let Some(message) = jobs.next().await? {
 //!     // What this sends belongs to the trace of the record.
@@ -22,8 +22,8 @@
 //! # }
 //! ```
 //!
-//! A program that has OpenTelemetry says where its span is with [`TraceContext::current`], and starts its spans from what
-//! [`TraceContext::on_receive`] tells; this crate makes no spans and depends on no library of traces.
+//! A program that has OpenTelemetry says where its span is with [`TraceHeaders::current`], and starts its spans from what
+//! [`TraceHeaders::on_receive`] tells; this crate makes no spans and depends on no library of traces.
 //!
 //! # Invariants
 //! 1. A record that has a `traceparent` keeps it: a copy of a record belongs to the trace of the first one.
@@ -32,5 +32,5 @@
 mod interceptor;
 mod trace;
 
-pub use interceptor::TraceContext;
+pub use interceptor::TraceHeaders;
 pub use trace::{NoTraceParent, TRACE_PARENT_HEADER, TRACE_STATE_HEADER, Trace, TraceParent};

@@ -159,7 +159,7 @@ impl Trace {
             .collect()
     }
 
-    /// Runs `work` in this trace: what it sends by a [`super::TraceContext`] belongs to it. Tasks that `work` spawns are not in it.
+    /// Runs `work` in this trace: what it sends by a [`super::TraceHeaders`] belongs to it. Tasks that `work` spawns are not in it.
     pub async fn scope<F: Future>(self, work: F) -> F::Output {
         CURRENT.scope(self, work).await
     }
