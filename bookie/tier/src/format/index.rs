@@ -215,6 +215,8 @@ impl Index {
         let first = self.blocks.first();
         let begins = first.is_some_and(|row| row.first == EntryId(0) && row.first_offset == base);
         check(begins, PART, "its first block does not begin the ledger")?;
+        let offsets = base.0.checked_add(self.head.totals.offset_span);
+        check(offsets.is_some(), PART, "offsets beyond all numbers")?;
         let grows = self.blocks.is_sorted_by(|a, b| {
             a.first < b.first
                 && a.first_offset <= b.first_offset
