@@ -47,8 +47,8 @@ pub enum RecoverError {
         /// What each member said.
         members: MemberAnswers,
     },
-    /// Every member answered, and none can say what the entry is: only an operator's word helps (storage.md R14).
-    #[error("entry {entry} of ledger {ledger} is damaged or lost on every member: {members}")]
+    /// Too many members have lost what the entry was: whatever the others say, only an operator's word helps (storage.md R14).
+    #[error("entry {entry} of ledger {ledger} is damaged or lost on too many members: {members}")]
     Damaged {
         /// The ledger.
         ledger: LedgerId,

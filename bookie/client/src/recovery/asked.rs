@@ -98,12 +98,12 @@ impl<T> Asked<T> {
     }
 }
 
-/// Errors that say that this member has lost what is asked for, or never had it and cannot promise so.
+/// Errors that say that this member has lost what is asked for, or never had it and cannot promise so. Not that another cell's bookie
+/// answered: it stands at the member's address, and knows nothing of the member's disk.
 fn is_lost(error: &BookieError) -> bool {
     matches!(
         error,
-        BookieError::WrongCell { .. }
-            | BookieError::WrongIncarnation { .. }
+        BookieError::WrongIncarnation { .. }
             | BookieError::Deleted { .. }
             | BookieError::Damaged { .. }
             | BookieError::NotHere { .. }

@@ -175,8 +175,8 @@ fn task(finding: &Finding, candidates: &[Candidate]) -> Result<RepairTask, (Kind
             return Err((Kind::Settling, why.to_owned()));
         }
         Want::Waiting => {
-            let why = "its bookie does not run; it is waited for";
-            return Err((Kind::Waiting, why.to_owned()));
+            let why = format!("{} does not run; it is waited for", finding.member().bookie);
+            return Err((Kind::Waiting, why));
         }
     };
     Ok(RepairTask {

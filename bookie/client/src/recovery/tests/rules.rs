@@ -4,10 +4,11 @@ use bookie_metadata::Txn;
 use hulse_proto::bookie::BookieError;
 use hulse_proto::id::{CellId, EntryId, FenceToken};
 use hulse_proto::ledger::{LedgerMetadata, LedgerState, LossKind, ledger_key};
+use uuid::Uuid;
 
 use super::{LEDGER, Scene, end_of, entries};
 use crate::recovery::{BookieAsk, Policy, RecoveryConfig, RecoveryCore, RecoveryEvent};
-use crate::testing::Limbo;
+use crate::testing::{Limbo, MemoryLedgers};
 use crate::tests::{data, member, open_metadata};
 use crate::{ClientConfig, RecoverError};
 
@@ -61,6 +62,20 @@ fn recovery_with_unknown_reads_never_closes() {
     let failed = scene.run(&mut recoverer, |_, _| true);
     assert!(
         matches!(failed, Err(RecoverError::Damaged { .. })),
+        "{failed:?}"
+    );
+}
+
+#[test]
+fn bookie_of_another_cell_at_a_members_address_is_no_lost_disk() {
+    let mut scene = Scene::new(&open_metadata(3, 3, 2), 3, None);
+    scene.bookies[0].lose_from(LEDGER, EntryId(0), Limbo::Lost);
+    let other = CellId(Uuid::from_u128(2));
+    scene.bookies[1] = MemoryLedgers::new(other, member(1));
+    let mut recoverer = scene.recoverer(1);
+    let failed = scene.run(&mut recoverer, |_, _| true);
+    assert!(
+        matches!(failed, Err(RecoverError::Unavailable { .. })),
         "{failed:?}"
     );
 }
