@@ -45,7 +45,7 @@ impl Partitions {
             match standing {
                 Standing::Won(epoch) => epoch,
                 Standing::Opening => OwnerEpoch(stored),
-                Standing::Closed => OwnerEpoch(stored + 1),
+                Standing::Closed => OwnerEpoch(stored.saturating_add(1)),
             }
         });
         Ok(epochs.collect())
@@ -72,12 +72,16 @@ impl Partitions {
             let stored = found.as_ref().map_or(0, |found| found.epoch.0);
             match (owners.place_of(id, found.as_ref()), standing) {
                 (Place::There { broker, holds, .. }, _) => {
-                    let next = if holds { stored } else { stored + 1 };
+                    let next = if holds {
+                        stored
+                    } else {
+                        stored.saturating_add(1)
+                    };
                     (Some(broker), OwnerEpoch(next))
                 }
                 (Place::Here, Standing::Won(epoch)) => (None, epoch),
                 (Place::Here, Standing::Opening) => (None, OwnerEpoch(stored)),
-                (Place::Here, Standing::Closed) => (None, OwnerEpoch(stored + 1)),
+                (Place::Here, Standing::Closed) => (None, OwnerEpoch(stored.saturating_add(1))),
             }
         });
         Ok(told.collect())

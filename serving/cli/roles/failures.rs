@@ -127,6 +127,12 @@ pub(super) fn metadata(error: &MetadataError, at: &dyn Display) -> Failure {
 pub(super) fn presence(error: &PresenceError, at: &dyn Display) -> Failure {
     match error {
         PresenceError::Metadata(error) => metadata(error, at),
+        PresenceError::OtherCell(_) => {
+            Failure::new(Code::Metadata, "the metadata store has not this cell's metadata any more")
+                .why(error)
+                .object(at)
+                .next("put the right store back at this address, or name it in the configuration; nothing was written to this one")
+        }
         PresenceError::Taken { .. } => {
             Failure::new(Code::DataDirLocked, "another node has this name")
                 .why(error)

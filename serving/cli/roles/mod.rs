@@ -17,6 +17,7 @@ mod data_dir;
 mod failures;
 mod folded;
 mod ground;
+mod home;
 mod kafka;
 pub(crate) mod logging;
 mod memory;

@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::home::{Home, OtherCell};
+
 /// How long others believe in us without a renewal (ARCHITECTURE §5).
 pub(super) const LEASE: Duration = Duration::from_secs(3);
 /// No mode of a node: its keys are to be written.
@@ -69,6 +71,9 @@ pub(crate) enum PresenceError {
     /// The store did not do it.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
+    /// The store at this address is another one than at the beginning.
+    #[error(transparent)]
+    OtherCell(#[from] OtherCell),
     /// Another process has the name, and lives.
     #[error("another process has {key} in metadata, at {endpoint:?}")]
     Taken {
@@ -85,6 +90,7 @@ pub(crate) struct Presence<R> {
     what: R,
     lease: LeaseId,
     mode: &'static str,
+    home: Home,
 }
 
 impl<R: Registered> Presence<R> {
@@ -97,6 +103,7 @@ impl<R: Registered> Presence<R> {
         what: R,
     ) -> Result<Self, PresenceError> {
         let mode = what.mode();
+        let home = Home::of(&*store).await?;
         let began = Instant::now();
         let lease = loop {
             match grant(&*store, &what).await {
@@ -111,6 +118,7 @@ impl<R: Registered> Presence<R> {
             what,
             lease,
             mode,
+            home,
         })
     }
 
@@ -166,8 +174,14 @@ impl<R: Registered> Presence<R> {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(super) fn lease(&self) -> LeaseId {
+        self.lease
+    }
+
     async fn register_again(&mut self) -> Result<(), PresenceError> {
         self.what.standing(false);
+        self.home.check(&*self.store).await??;
         self.lease = grant(&*self.store, &self.what).await?;
         self.what.standing(true);
         // What was written just now is how a node is that does not stand. If this fails, the next renewal sees another mode.

@@ -72,6 +72,7 @@ impl Plan {
     ) -> Planned {
         let mut planned = Planned::default();
         let mut kept = BTreeMap::new();
+        let mut places = BTreeMap::new();
         for finding in findings {
             let place = (finding.ledger, finding.first, finding.position);
             if let Some(failure) = self.failures.remove(&place) {
@@ -87,7 +88,9 @@ impl Plan {
                 kept.insert(place, failure);
             }
             match task(finding, candidates) {
-                Ok(task) => add(&mut planned.ledgers, task, finding.bytes),
+                Ok(task) => {
+                    add(&mut planned.ledgers, &mut places, task, finding.bytes);
+                }
                 Err((kind, why)) => planned.blocked.push(blocked(finding, kind, why)),
             }
         }
@@ -202,11 +205,15 @@ fn no_target(finding: &Finding, candidates: &[Candidate]) -> (Kind, String) {
     (Kind::NoTarget, why)
 }
 
-/// Tasks of one ledger change the same key: together.
-fn add(ledgers: &mut Vec<LedgerTasks>, task: RepairTask, bytes: u64) {
-    let same = |found: &&mut LedgerTasks| found.tasks[0].ledger == task.ledger;
-    // Findings are ordered by urgency, then by ledger.
-    match ledgers.iter_mut().rev().take(8).find(same) {
+/// Tasks of one ledger change the same key: together, and one after the other. `places` says where the tasks of a ledger are.
+fn add(
+    ledgers: &mut Vec<LedgerTasks>,
+    places: &mut BTreeMap<LedgerId, usize>,
+    task: RepairTask,
+    bytes: u64,
+) {
+    let place = *places.entry(task.ledger).or_insert(ledgers.len());
+    match ledgers.get_mut(place) {
         Some(found) => {
             found.tasks.push(task);
             found.bytes += bytes;
@@ -272,6 +279,21 @@ mod tests {
             "{:?}",
             planned.blocked
         );
+    }
+
+    #[test]
+    fn tasks_of_a_ledger_are_together_however_many_others_stand_between() {
+        let of = |ledger, position| Finding {
+            ledger: LedgerId(ledger),
+            position,
+            ..finding(Want::Another)
+        };
+        let mut findings: Vec<_> = (0..50).map(|ledger| of(ledger, 1)).collect();
+        findings.push(of(0, 2));
+        let planned = Plan::default().plan(&findings, &[candidate("d", "")], Duration::ZERO);
+        assert_eq!(planned.ledgers.len(), 50);
+        assert_eq!(planned.ledgers[0].tasks.len(), 2);
+        assert_eq!(planned.ledgers[0].bytes, 20);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use bookie_client::{BookieDirectory, RegistrationState, list_registrations, reti
 use bookie_metadata::{MetadataError, MetadataStore};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use hulse_proto::id::{CellId, NodeName};
+use hulse_proto::ledger::Member;
 use hulse_proto::mutant::Mutation;
 use hulse_proto::time::WallClock;
 use rand::SeedableRng as _;
@@ -102,7 +103,7 @@ struct Term {
     plan: Plan,
     book: Book,
     /// Bookies that leave, and in how many passes in a row nothing named them.
-    empty: Vec<(NodeName, u32)>,
+    empty: Vec<(Member, u32)>,
 }
 
 impl Upkeep {
@@ -350,12 +351,12 @@ impl Upkeep {
             if audited.members.contains_key(&key) || audited.unreadable > 0 {
                 continue;
             }
-            let passes = before.iter().find(|(name, _)| *name == member.bookie);
+            let passes = before.iter().find(|(known, _)| known == member);
             let passes = passes.map_or(1, |(_, passes)| passes + 1);
             if passes >= EMPTY_PASSES && retire_drained(&*self.seams.metadata, member).await? {
                 tracing::info!(bookie = %member.bookie, "no ledger names this bookie any more: it is retired and can be stopped");
             }
-            term.empty.push((member.bookie.clone(), passes));
+            term.empty.push((member.clone(), passes));
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use rand_chacha::ChaCha12Rng;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::core::RepairCore;
-use super::event::{RepairEffect, RepairEnd, RepairEvent, RepairLimits, RepairTask};
+use super::event::{RepairEffect, RepairEnd, RepairEvent, RepairFailure, RepairLimits, RepairTask};
 use crate::pace::Pace;
 
 /// Before a copy is sent again.
@@ -63,8 +63,9 @@ pub async fn repair(hands: &Hands, task: RepairTask) -> RepairEnd {
             }
         }
         let Some(event) = pending.next().await else {
-            // The core always waits for something.
-            return RepairEnd::Needless;
+            // The core always waits for something; if it ever does not, that is no success.
+            let why = "the repair waits for nothing: report it".to_owned();
+            return RepairEnd::Failed(RepairFailure::Metadata(why));
         };
         core.on_event(event, &mut effects);
     }

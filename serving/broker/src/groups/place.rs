@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bookie_metadata::cell::read_cell;
-use hulse_proto::error::{ErrorKind, Fault, Reason};
+use hulse_proto::error::{ErrorKind, Fate, Fault, Reason};
 use hulse_proto::id::{NodeName, OwnerEpoch, PartitionId, TopicName};
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 use serving_groups::{Answer, Request, RequestId};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot};
 
 use super::claims::{Claims, record_of};
-use super::names::{LOOK_EVERY, Seen, look};
+use super::names::{LOOK_EVERY, Names};
 use super::shard::{Asked, Asks, ShardParts, spawn};
 use super::watching::Watch;
 use crate::listener::Front;
@@ -32,7 +32,7 @@ const REQUESTS_MAX: usize = 65_536;
 /// The coordinators of this broker.
 pub(crate) struct Groups {
     shards: Mutex<BTreeMap<PartitionId, Seat>>,
-    seen: watch::Sender<Seen>,
+    names: Arc<Names>,
     looks: AtomicBool,
     ids: AtomicU64,
     room: Arc<Semaphore>,
@@ -50,7 +50,7 @@ impl Default for Groups {
     fn default() -> Self {
         Self {
             shards: Mutex::default(),
-            seen: watch::Sender::new(Seen::default()),
+            names: Arc::new(Names::new()),
             looks: AtomicBool::new(false),
             ids: AtomicU64::new(1),
             room: Arc::new(Semaphore::new(REQUESTS_MAX)),
@@ -211,7 +211,8 @@ impl Front {
         request: Request,
     ) -> Result<Answer, Fault> {
         let open = self.open(shard).await?;
-        if !request.changes() {
+        let changes = request.changes();
+        if !changes {
             open.told_offsets().await?;
         }
         let Ok(_room) = self.groups.room.clone().try_acquire_owned() else {
@@ -230,10 +231,18 @@ impl Front {
         let answer = receiver.await;
         waits.answered = true;
         answer.map_err(|_| {
-            open.ended().unwrap_or_else(|| {
+            let ended = open.ended().unwrap_or_else(|| {
                 let why = "the coordinator of the group begins anew; ask again";
                 Fault::new(Reason::PartitionLoading, why)
-            })
+            });
+            match changes {
+                // It may have been written when the coordinator ended.
+                true => Fault {
+                    fate: Fate::Unknown,
+                    ..ended
+                },
+                false => ended,
+            }
         })
     }
 
@@ -325,7 +334,7 @@ impl Front {
             open: open.clone(),
             config: self.config.groups.clone(),
             clock: self.partitions.with.clock.clone(),
-            seen: self.groups.seen.subscribe(),
+            seen: self.groups.names.watch(),
             rng: ChaCha12Rng::from_seed(seed),
             claims: claims.clone(),
         });
@@ -340,17 +349,17 @@ impl Front {
 
     /// What a request names is known before it is looked at; from then on topics are looked at now and then.
     async fn see_topics(&self, request: &Request) -> Result<(), Fault> {
-        let began = self.groups.looks.swap(true, Ordering::Relaxed);
-        if !began {
+        if !self.groups.looks.swap(true, Ordering::Relaxed) {
             self.look_at_topics();
         }
+        // Nobody is told that a topic is not there because nobody looked yet.
+        if !self.groups.names.seen().looked {
+            self.groups.names.look(&self.topics).await?;
+        }
         let Request::Member(beat) = request else {
-            return match began {
-                true => Ok(()),
-                false => look(&self.topics, &self.groups.seen).await,
-            };
+            return Ok(());
         };
-        let view = self.groups.seen.borrow().view.clone();
+        let view = self.groups.names.seen().view.clone();
         let mut unknown = false;
         for name in beat.topics.iter().flatten() {
             if view.get(name).is_none()
@@ -359,14 +368,14 @@ impl Front {
                 unknown |= self.topics.resolve(&name, false).await.is_ok();
             }
         }
-        match unknown || beat.pattern.is_some() || !began {
-            true => look(&self.topics, &self.groups.seen).await,
+        match unknown || beat.pattern.is_some() {
+            true => self.groups.names.look(&self.topics).await,
             false => Ok(()),
         }
     }
 
     fn look_at_topics(&self) {
-        let (topics, seen) = (self.topics.clone(), self.groups.seen.clone());
+        let (topics, names) = (self.topics.clone(), Arc::clone(&self.groups.names));
         let drain = self.drain.clone();
         self.tasks.spawn(async move {
             loop {
@@ -375,7 +384,7 @@ impl Front {
                     () = drain.cancelled() => return,
                     () = tokio::time::sleep(LOOK_EVERY) => {}
                 }
-                if let Err(fault) = look(&topics, &seen).await {
+                if let Err(fault) = names.look(&topics).await {
                     tracing::debug!(%fault, "topics cannot be looked at for groups now");
                 }
             }

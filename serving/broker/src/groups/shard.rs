@@ -1,12 +1,13 @@
 //! The task beside an open shard: gives requests and time to the state machine, and does what it asks for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bookie_metadata::BoxFuture;
 use hulse_proto::error::Fault;
+use hulse_proto::id::TopicId;
 use hulse_proto::time::WallClock;
 use rand_chacha::ChaCha12Rng;
 use serving_groups::{
@@ -90,7 +91,8 @@ async fn run(parts: ShardParts, mut inbox: mpsc::UnboundedReceiver<Asked>) -> Re
     // Who made them had claimed their names.
     let names = state.groups().map(|(name, _)| name.clone());
     claims.known().extend(names);
-    let view = seen.borrow_and_update().view.clone();
+    let known = seen.borrow_and_update().clone();
+    let mut deletions = known.deletions;
     let now = Now {
         passed_ms: 0,
         wall_ms: clock.now_ms(),
@@ -98,7 +100,7 @@ async fn run(parts: ShardParts, mut inbox: mpsc::UnboundedReceiver<Asked>) -> Re
     let mut ended = open.watch();
     let mut task = ShardTask {
         open,
-        coordinator: Coordinator::new(config, (state, 0), view, rng, now),
+        coordinator: Coordinator::new(config, (state, 0), known.view.clone(), rng, now),
         clock,
         began: Instant::now(),
         waiting: BTreeMap::new(),
@@ -106,6 +108,8 @@ async fn run(parts: ShardParts, mut inbox: mpsc::UnboundedReceiver<Asked>) -> Re
         queue: VecDeque::new(),
         writing: None,
     };
+    // Deleted while the shard was open nowhere.
+    task.forget(known.deleted_after(0));
     loop {
         task.write();
         let due = task.began + Duration::from_millis(task.coordinator.due());
@@ -125,11 +129,10 @@ async fn run(parts: ShardParts, mut inbox: mpsc::UnboundedReceiver<Asked>) -> Re
                 if changed.is_err() {
                     return Ok(());
                 }
-                let Seen { view, deleted, .. } = seen.borrow_and_update().clone();
-                if !deleted.is_empty() {
-                    task.input(Input::Deleted(deleted));
-                }
-                task.input(Input::Topics(view));
+                let now = seen.borrow_and_update().clone();
+                task.forget(now.deleted_after(deletions));
+                deletions = now.deletions;
+                task.input(Input::Topics(now.view));
             }
             () = tokio::time::sleep_until(due) => task.input(Input::Tick),
         }
@@ -149,6 +152,13 @@ async fn maybe(work: &mut Option<Write>) -> (u64, Result<(), Fault>) {
 }
 
 impl ShardTask {
+    /// Offsets of deleted topics go.
+    fn forget(&mut self, deleted: BTreeSet<TopicId>) {
+        if !deleted.is_empty() {
+            self.input(Input::Deleted(deleted));
+        }
+    }
+
     fn asked(&mut self, asked: Asked) {
         match asked {
             Asked::Request(id, request, answer) => {

@@ -69,11 +69,7 @@ impl Front {
         let take = self.ask_living(&target, work_on(id, Work::Take(epoch.0)));
         let done = match self.partitions.give(id, epoch, &owner, take).await {
             Ok(done) => done,
-            Err(fault) => {
-                let taken = self.not_taken(id, to, fault).await;
-                closed.over();
-                return taken;
-            }
+            Err(fault) => return self.not_taken(id, to, fault, closed).await,
         };
         closed.over();
         self.metrics.balance().paused(began.elapsed());
@@ -82,14 +78,19 @@ impl Front {
     }
 
     /// Nobody says that the new owner took it. Whoever wins the next epoch serves it: that one, if it was only silent, or this broker.
+    /// While neither does (no metadata store, a bookie that is silent), what was closed here is opened in the background.
     async fn not_taken(
         &self,
         id: PartitionId,
         to: &NodeName,
         fault: Fault,
+        closed: Closed,
     ) -> Result<OwnerEpoch, Fault> {
-        let moved = self.open(id).await.map(drop);
-        let owner = moved.err().as_ref().and_then(owner_of);
+        let moved = self.open(id).await.err();
+        if moved.as_ref().is_none_or(ends_tries) {
+            closed.over();
+        }
+        let owner = moved.as_ref().and_then(owner_of);
         match owner.filter(|owner| owner.broker == to.as_str() && owner.leader_epoch > 0) {
             Some(owner) => Ok(OwnerEpoch(owner.leader_epoch)),
             None => Err(fault),
@@ -230,6 +231,11 @@ impl Closed {
     }
 }
 
+/// Whether opening it again here is in vain: another one serves it, or it cannot be served.
+fn ends_tries(fault: &Fault) -> bool {
+    !fault.reason.is_retryable() || fault.reason == Reason::PartitionMoved
+}
+
 impl Drop for Closed {
     fn drop(&mut self) {
         let Ok(runtime) = Handle::try_current() else {
@@ -251,7 +257,7 @@ impl Drop for Closed {
                     return;
                 };
                 tracing::debug!(partition = %id, %fault, "a hand-over was given up, and the partition is not open here");
-                if !fault.reason.is_retryable() || fault.reason == Reason::PartitionMoved {
+                if ends_tries(&fault) {
                     return;
                 }
             }

@@ -91,8 +91,12 @@ pub(crate) async fn win_epoch(
         };
         let known = found.as_ref().map(|found| (&before, found.version));
         claim.stands(with, partition, known)?;
+        let next = before.owner_epoch.checked_add(1).ok_or_else(|| {
+            let words = format!("metadata key {key} says the last of all owner epochs, which no owner ever had: restore metadata from a copy");
+            Fault::new(Reason::DataDamaged, words)
+        })?;
         let record = Partition {
-            owner_epoch: before.owner_epoch + 1,
+            owner_epoch: next,
             owner: with.broker.to_string(),
             owner_boot: bytes::Bytes::copy_from_slice(with.boot.as_bytes()),
         };

@@ -37,9 +37,14 @@ impl Coordinator {
             return Err(GroupError::GroupNotFound);
         }
         let subscribed = self.subscribed(group)?;
+        let members = self
+            .classic_live(group)
+            .is_some_and(|live| !live.is_empty());
         let mut results = Vec::with_capacity(partitions.len());
         for partition in partitions {
-            if subscribed.contains(&partition.topic) {
+            // One that is not in view may be read under a name that is not either.
+            let unseen = members && self.topics.name(partition.topic).is_none();
+            if unseen || subscribed.contains(&partition.topic) {
                 results.push((partition, Err(GroupError::SubscribedToTopic)));
                 continue;
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hulse_proto::id::Offset;
 
-use crate::testing::{World, at, commit_of, joins, topic};
+use crate::testing::{World, at, commit_of, join, joins, topic};
 use crate::{
     Answer, Commit, FetchOffsets, GroupError, GroupsConfig, Input, MemberBeat, NewOffset, Request,
 };
@@ -194,6 +194,26 @@ fn offsets_of_a_subscribed_topic_are_not_deleted() {
     ];
     assert_eq!(world.ask(delete), Answer::OffsetsDeleted(Ok(results)));
     assert_eq!(world.committed("g", at(2, 0)), None);
+}
+
+/// What is not in view may be what its members read.
+#[test]
+fn offsets_of_a_topic_nobody_sees_are_not_deleted_while_members_read_by_name() {
+    let mut world = World::new(&[4, 4]);
+    world.commit(commit_of("g", "", -1, at(2, 0), 1)).unwrap();
+    world.commit(commit_of("g", "", -1, at(9, 0), 1)).unwrap();
+    let joined = world.send(Request::Join(Box::new(join("g", ""))));
+    world.pass(6_100);
+    assert!(matches!(world.take(joined), Some(Answer::Joined(Ok(_)))));
+    let delete = Request::DeleteOffsets {
+        group: "g".into(),
+        partitions: vec![at(2, 0), at(9, 0)],
+    };
+    let results = vec![
+        (at(2, 0), Ok(())),
+        (at(9, 0), Err(GroupError::SubscribedToTopic)),
+    ];
+    assert_eq!(world.ask(delete), Answer::OffsetsDeleted(Ok(results)));
 }
 
 #[test]
