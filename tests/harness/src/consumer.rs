@@ -155,6 +155,10 @@ impl Consumer {
             return;
         };
         self.cluster.world.counts.add("consumers that attached");
+        trace!(
+            self.cluster.world.trace,
+            "consumer {} attaches, handed {handed:?}", self.habit.number
+        );
         let mut attachment = Attachment {
             number: locked(&self.truth).attach(),
             sent: handed.unwrap_or_default(),
@@ -198,6 +202,7 @@ impl Consumer {
         let owner = tie.partition().leader_epoch();
         let reading = attachment.reading.as_ref();
         if reading.is_none_or(|now| now.turn != view.turn) {
+            self.trace_begin(&begin, tie);
             self.judge(&begin, tie);
             locked(&self.truth).activate(owner, attachment.number);
             tie.sent(view.turn, begin.base);
@@ -230,6 +235,19 @@ impl Consumer {
         }
     }
 
+    fn trace_begin(&self, begin: &Begin, tie: &Tie) {
+        trace!(
+            self.cluster.world.trace,
+            "consumer {} begins at {} in state epoch {}, acks to {}, acked {:?}, log start {}",
+            self.habit.number,
+            begin.base,
+            begin.state_epoch,
+            begin.acks_to,
+            begin.acked.iter().collect::<Vec<_>>(),
+            tie.partition().offsets().log_start
+        );
+    }
+
     fn judge(&self, begin: &Begin, tie: &Tie) {
         let place = self.place(begin, tie);
         if let Some(wrong) = locked(&self.truth).judge(&place) {
@@ -250,6 +268,10 @@ impl Consumer {
         tie.sent(reading.turn, chunk.end);
         reading.position = chunk.end;
         let state_epoch = reading.begin.state_epoch;
+        trace!(
+            self.cluster.world.trace,
+            "consumer {} was sent up to {}", self.habit.number, chunk.end
+        );
         attachment.is_sent(state_epoch, chunk.end);
         true
     }
@@ -286,6 +308,11 @@ impl Consumer {
             },
         };
         let state_epoch = reading.begin.state_epoch;
+        trace!(
+            self.cluster.world.trace,
+            "consumer {} acks {first} to {until} {kind:?}, sent {sent}, mistaken: {beyond}",
+            self.habit.number
+        );
         if !beyond {
             locked(&self.truth).ask(state_epoch, meant);
         }

@@ -286,7 +286,8 @@ impl Tie {
         self.tell(CursorCommand::Yielded(self.consumer));
     }
 
-    /// Acks records that were delivered in this state epoch. In the order of the calls; answers when what was taken is durable.
+    /// Acks records that were delivered in this state epoch: by now, as [`Tie::sent`] said so. In the order of the calls; answers when
+    /// what was taken is durable.
     ///
     /// The future fails with `OVERLOADED` (nothing was taken), or with fate unknown and the fault that ended the partition.
     pub fn ack(
@@ -297,6 +298,7 @@ impl Tie {
     ) -> impl Future<Output = Result<Acked, Fault>> + Send + 'static {
         let command = AckCommand {
             consumer: self.consumer,
+            sent: self.sent.sent_to(),
             state_epoch,
             kind,
             ranges,

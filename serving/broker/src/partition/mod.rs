@@ -18,6 +18,8 @@ mod brief;
 mod certain;
 mod claim;
 mod consuming;
+#[cfg(test)]
+mod consuming_tests;
 mod core;
 mod cursors;
 mod handle;

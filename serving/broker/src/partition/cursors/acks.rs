@@ -152,8 +152,12 @@ impl<T> CursorCore<T> {
         if range.end <= cursor.base && (cumulative || !range.is_empty()) {
             return (AckStatus::Ok, 0);
         }
-        let beyond = range.end > consumer.acks_to.max(consumer.sent_to)
-            && !self.mutation.is(Mutant::AckBeyondSent);
+        let sent = match command.sent.turn == consumer.began {
+            true => command.sent.to,
+            false => Offset(0),
+        };
+        let beyond =
+            range.end > consumer.acks_to.max(sent) && !self.mutation.is(Mutant::AckBeyondSent);
         if beyond || (!cumulative && range.is_empty()) {
             return (AckStatus::Invalid, 0);
         }

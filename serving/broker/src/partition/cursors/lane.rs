@@ -98,10 +98,19 @@ pub enum AckStatus {
     Retry,
 }
 
+/// How far a lane had sent in this turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SentTo {
+    pub(crate) turn: u64,
+    pub(crate) to: Offset,
+}
+
 /// An ack.
 #[derive(Debug, Clone)]
 pub(crate) struct AckCommand {
     pub(crate) consumer: ConsumerId,
+    /// When the ack came: what is sent while it waits for the owner makes no mistake good.
+    pub(crate) sent: SentTo,
     pub(crate) state_epoch: u32,
     pub(crate) kind: AckKind,
     pub(crate) ranges: Vec<OffsetRange>,

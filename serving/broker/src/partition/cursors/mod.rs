@@ -8,8 +8,8 @@
 //! 1. Acks are judged at once, on `accepted`, and answered when the delta that has them is confirmed: then they are in the state
 //!    of the partition, too, and whoever takes it over knows of them.
 //! 2. One delta is in flight at a time; what comes meanwhile is one delta. What failed is written again, merged with what came since.
-//! 3. Deliveries to an active consumer begin at the accepted base, and a consumer can ack only what it was sent in its present turn
-//!    and state epoch, in the turn before when nobody else was active in between, or in an attachment that broke ([`Handed`]).
+//! 3. Deliveries to an active consumer begin at the accepted base, and a consumer can ack only what it was sent before the ack came, in its
+//!    present turn and state epoch, in the turn before when nobody else was active in between, or in an attachment that broke ([`Handed`]).
 //! 4. At most one consumer of a cursor is active. Another one becomes so only when the former one is gone, has yielded, or had its
 //!    grace.
 //!

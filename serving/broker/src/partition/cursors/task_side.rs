@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::core::{CursorCore, NewConsumer, attached, deleted};
-use super::lane::{AckCommand, ConsumerId, CursorAnswer, LaneView, MoveCommand};
+use super::lane::{AckCommand, ConsumerId, CursorAnswer, LaneView, MoveCommand, SentTo};
 use super::rates::Histories;
 use super::view::CursorView;
 use crate::partition::sharing::{ShareCommand, Shares};
@@ -83,6 +83,12 @@ pub(crate) struct Sent(Arc<Mutex<(u64, Offset, u64)>>);
 impl Sent {
     pub(crate) fn set(&self, turn: u64, to: Offset, records: u64) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (turn, to, records);
+    }
+
+    /// As a lane's acks see it.
+    pub(crate) fn sent_to(&self) -> SentTo {
+        let (turn, to, _) = self.get();
+        SentTo { turn, to }
     }
 
     fn get(&self) -> (u64, Offset, u64) {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::partition::cursors::core::{CursorCore, Handed, NewConsumer};
 use crate::partition::cursors::lane::{
     AckCommand, AckKind, AckStatus, Acked, Begin, ConsumerId, CursorAnswer, CursorMove, LaneView,
-    MoveCommand, Stand,
+    MoveCommand, SentTo, Stand,
 };
 use crate::state::{Cursors, MetaState, NewCursor, OffsetRange};
 use crate::subscriptions::SubscriptionKind;
@@ -23,6 +23,8 @@ pub(super) struct World {
     pub(super) answers: BTreeMap<u32, Result<CursorAnswer, Fault>>,
     pub(super) now: i64,
     pub(super) tickets: u32,
+    /// How far each lane has said that it sent.
+    pub(super) lanes: BTreeMap<ConsumerId, SentTo>,
     /// What the next one that attaches was given before.
     pub(super) handed: Option<Handed>,
 }
@@ -36,6 +38,7 @@ impl World {
             answers: BTreeMap::new(),
             now: 1_000,
             tickets: 0,
+            lanes: BTreeMap::new(),
             handed: None,
         }
     }
@@ -124,10 +127,12 @@ impl World {
 
     pub(super) fn sent(&mut self, consumer: ConsumerId, to: u64) {
         let turn = self.views[&consumer].turn;
+        let to = Offset(to);
+        self.lanes.insert(consumer, SentTo { turn, to });
         // All of them, from where it began.
         let base = self.begin(consumer).map_or(0, |begin| begin.base.0);
         self.core
-            .sent(consumer, turn, Offset(to), to.saturating_sub(base));
+            .sent(consumer, turn, to, to.0.saturating_sub(base));
     }
 
     pub(super) fn ack(
@@ -153,6 +158,7 @@ impl World {
         });
         let command = AckCommand {
             consumer,
+            sent: self.lanes.get(&consumer).copied().unwrap_or_default(),
             state_epoch,
             kind,
             ranges: ranges.collect(),
