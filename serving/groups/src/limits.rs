@@ -20,6 +20,8 @@ pub const GROUP_BYTES_MAX: usize = 2 << 20;
 pub const PROTOCOLS_MAX: usize = 32;
 /// Most topic names of one subscription.
 pub const SUBSCRIBED_TOPICS_MAX: usize = 10_000;
+/// What the topic names that a group's members subscribe to may take together.
+pub const SUBSCRIBED_BYTES_MAX: usize = 16 << 20;
 /// Most partitions that a group may have to share.
 pub const ASSIGNED_PARTITIONS_MAX: usize = 100_000;
 /// Most committed offsets of a group.

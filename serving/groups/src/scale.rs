@@ -267,6 +267,70 @@ fn assignment_that_is_too_large_in_sum_is_refused_and_the_group_rebalances() {
     );
 }
 
+/// A static member with so many bytes; the answer comes when the generation does.
+fn grown(member: &str, number: usize, bytes: usize) -> Request {
+    Request::Join(Box::new(Join {
+        instance: Some(format!("static-{number}").into()),
+        protocols: vec![protocol("range", vec![7; bytes])],
+        ..join("g", member)
+    }))
+}
+
+/// What is too large to come in does not grow in there either: neither where a member joins again, nor where another process takes its
+/// place.
+#[test]
+fn members_that_came_in_small_do_not_grow_beyond_what_a_group_may_take() {
+    let mut world = World::new(&[4]);
+    let members = 2 * GROUP_BYTES_MAX / MEMBER_BYTES_MAX;
+    let ids: Vec<_> = (0..members)
+        .map(|number| world.send(grown("", number, 10)))
+        .collect();
+    world.pass(6_100);
+    let joined = ids.into_iter().map(|id| match world.take(id) {
+        Some(Answer::Joined(Ok(joined))) => joined,
+        other => panic!("{other:?}"),
+    });
+    let joined: Vec<Joined> = joined.collect();
+    let leader = joined.iter().find(|one| !one.members.is_empty()).unwrap();
+    let generation = leader.generation;
+    let leads = world.send(crate::testing::sync("g", &leader.member, generation, &[]));
+    assert!(matches!(world.take(leads), Some(Answer::Synced(Ok(_)))));
+
+    // The member itself, and then another process each time, without an id.
+    for by_itself in [true, false] {
+        let mut refused = 0;
+        for (number, member) in joined.iter().enumerate() {
+            let member = if by_itself { &*member.member } else { "" };
+            let id = world.send(grown(member, number, MEMBER_BYTES_MAX));
+            refused += match world.take(id) {
+                Some(Answer::Joined(Err(GroupError::GroupTooLarge))) => 1,
+                _ => 0,
+            };
+        }
+        assert!(refused > members / 2, "{refused} of {members}");
+    }
+    let largest = world.chain.iter().map(|delta| delta.len()).max();
+    assert!(largest.is_some_and(|bytes| bytes < 2 * GROUP_BYTES_MAX));
+}
+
+#[test]
+fn names_of_topics_that_members_want_are_bounded_together() {
+    let mut world = World::new(&[4]);
+    let names = |number: usize| {
+        let names = (0..10_000).map(|at| Arc::from(format!("{number:0>100}-{at:0>300}")));
+        names.collect::<BTreeSet<Arc<str>>>()
+    };
+    let mut results = (0..6).map(|number| {
+        let beat = MemberBeat {
+            topics: Some(names(number)),
+            ..joins("g", &format!("m{number}"))
+        };
+        heard(&mut world, beat).map(drop)
+    });
+    assert!(results.by_ref().take(4).all(|result| result.is_ok()));
+    assert_eq!(results.next(), Some(Err(GroupError::GroupTooLarge)));
+}
+
 /// What a leader says is opaque to a classic group; a member of the newer protocol cannot share it, and says so to itself only.
 #[test]
 fn assignment_that_is_no_assignment_keeps_the_newer_protocol_out_and_the_group_whole() {

@@ -112,6 +112,7 @@ impl Step<'_> {
         self.live
             .check_member(&join.member, join.instance.as_ref())?;
         self.check_protocols(join)?;
+        self.check_size(join, &join.member)?;
         let known = &self.live.members[&join.member];
         let same = known.stored.protocols == join.protocols;
         let leads = self.live.leader == join.member;
@@ -194,7 +195,18 @@ impl Step<'_> {
         if members - usize::from(pending) >= self.core.config.members_max() {
             return Err(GroupError::GroupFull);
         }
-        match self.live.size() + ClassicMember::of(join).size() > GROUP_BYTES_MAX {
+        self.check_size(join, &join.member)
+    }
+
+    /// The group stays one record with what this join says instead of what the member said before, if it is known: else small members
+    /// would get in, and grow.
+    pub(super) fn check_size(&self, join: &Join, member: &str) -> Result<(), GroupError> {
+        let known = self.live.members.get(member);
+        // It keeps its assignment.
+        let said = known.map_or(0, |known| {
+            known.stored.size() - known.stored.assignment.len()
+        });
+        match self.live.size() - said + ClassicMember::of(join).size() > GROUP_BYTES_MAX {
             true => Err(GroupError::GroupTooLarge),
             false => Ok(()),
         }

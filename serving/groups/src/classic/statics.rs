@@ -25,6 +25,7 @@ impl Step<'_> {
             ..join.clone()
         };
         self.check_protocols(&as_old)?;
+        self.check_size(join, old)?;
         let instance = join.instance.as_deref().unwrap_or_default();
         let name = self.core.new_member_id(instance);
         let led = self.live.leader == *old;

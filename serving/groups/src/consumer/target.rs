@@ -8,7 +8,7 @@ use hulse_proto::id::TopicId;
 use crate::assignors::{self, Demand};
 use crate::coordinator::Coordinator;
 use crate::error::GroupError;
-use crate::limits::ASSIGNED_PARTITIONS_MAX;
+use crate::limits::{ASSIGNED_PARTITIONS_MAX, SUBSCRIBED_BYTES_MAX};
 use crate::request::Now;
 use crate::state::{Change, ConsumerGroup, MemberFacts};
 use crate::topics::{TopicFacts, TopicsView, compile};
@@ -80,6 +80,10 @@ impl Coordinator {
         let others = consumer.members.iter();
         let others = others.filter(|(id, _)| ***id != *member);
         let members = others.map(|(_, known)| &known.facts).chain([facts]);
+        let names = members.clone().flat_map(|facts| &facts.topics);
+        if names.map(|name| name.len()).sum::<usize>() > SUBSCRIBED_BYTES_MAX {
+            return Err(GroupError::GroupTooLarge);
+        }
         match wanted(&self.topics, members).1 {
             true => Ok(()),
             false => Err(GroupError::GroupTooLarge),
