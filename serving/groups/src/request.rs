@@ -227,6 +227,8 @@ pub struct Commit {
     pub epoch: i32,
     /// It can speak of member epochs (v9).
     pub member_epochs: bool,
+    /// A member of the newer protocol that is to commit what it has, and nothing else. Kafka's members may commit any partition.
+    pub held_only: bool,
     /// What.
     pub offsets: Vec<NewOffset>,
 }

@@ -232,6 +232,7 @@ pub(crate) fn commit_of(
         instance: None,
         epoch,
         member_epochs: true,
+        held_only: false,
         offsets: vec![NewOffset {
             partition,
             offset: Offset(offset),

@@ -117,6 +117,13 @@ impl Coordinator {
         {
             return Err(GroupError::OffsetMetadataTooLarge);
         }
+        if let Some(member) = member.filter(|_| commit.held_only) {
+            let current = &member.current;
+            let partition = &new.partition;
+            if !current.assigned.contains_key(partition) && !current.revoking.contains(partition) {
+                return Err(GroupError::StaleMemberEpoch);
+            }
+        }
         if let Some(member) = member.filter(|member| commit.epoch < member.current.epoch) {
             // It had this partition already at the epoch that it says, and has it still.
             let since = member.current.assigned.get(&new.partition);

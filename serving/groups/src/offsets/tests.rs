@@ -111,6 +111,20 @@ fn outsider_with_an_id_of_its_own_commits_too_while_nobody_is_in_the_group() {
 }
 
 #[test]
+fn member_that_is_to_commit_what_it_has_commits_nothing_else() {
+    let mut world = World::new(&[1]);
+    world.ask(Request::Member(Box::new(joins("g", "a"))));
+    let of = |partition| Commit {
+        held_only: true,
+        ..commit_of("g", "a", 1, partition, 5)
+    };
+    assert_eq!(world.commit(of(at(1, 0))), Ok(vec![Ok(())]));
+    let strange = world.commit(of(at(9, 0)));
+    assert_eq!(strange, Ok(vec![Err(GroupError::StaleMemberEpoch)]));
+    assert_eq!(world.committed("g", at(9, 0)), None);
+}
+
+#[test]
 fn fetch_of_a_member_says_its_epoch() {
     let mut world = World::new(&[4]);
     world.ask(Request::Member(Box::new(joins("g", "a"))));

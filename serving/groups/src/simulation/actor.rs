@@ -162,6 +162,7 @@ impl Actor {
     pub(super) fn commit(&self, partition: PartitionId, offset: u64) -> Commit {
         Commit {
             member_epochs: self.speaks == Speaks::Newer,
+            held_only: false,
             instance: match self.speaks {
                 Speaks::Newer => None,
                 _ => self.instance.clone(),

@@ -33,6 +33,7 @@ pub(crate) async fn commit(link: &Arc<Link>, mut request: Request) -> Result<Out
         instance: optional(message.group_instance_id.as_ref()),
         epoch: message.generation_id_or_member_epoch,
         member_epochs: request.version >= EPOCHS_FROM,
+        held_only: false,
         offsets,
     };
     let (whole, results) = match ask(link, Ask::Commit(commit)).await {

@@ -330,6 +330,8 @@ impl Session {
             instance: self.member.beat.instance.clone(),
             epoch: wire.epoch,
             member_epochs: true,
+            // What it says that it has may be a lie.
+            held_only: true,
             offsets: held,
         };
         let front = self.front.clone();

@@ -175,6 +175,7 @@ impl Front {
             instance: None,
             epoch: NO_MEMBER,
             member_epochs: true,
+            held_only: false,
             offsets,
         };
         match self.ask_group(Request::Commit(commit)).await? {

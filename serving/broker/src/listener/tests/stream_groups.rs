@@ -165,6 +165,16 @@ async fn partitions_move_only_when_they_are_shown_to_be_gone_and_are_pushed_at_o
     let refused = one.commit(&topic, strange, 9).await;
     let why = refused.offsets[0].fault.as_ref().unwrap();
     assert_eq!(why.reason, "NOT_OWNED");
+    // Not even where it says that it has it, or of a topic that there is not.
+    one.has(&topic, &[0, 1, 2, 3]).await;
+    let refused = one.commit(&topic, strange, 9).await;
+    let why = refused.offsets[0].fault.as_ref().unwrap();
+    assert_eq!(why.reason, "NOT_OWNED");
+    let nowhere = Bytes::from_static(&[7; 16]);
+    one.has(&nowhere, &[5]).await;
+    let refused = one.commit(&nowhere, 5, 9).await;
+    let why = refused.offsets[0].fault.as_ref().unwrap();
+    assert_eq!(why.reason, "NOT_OWNED");
     two.send(group_up::Item::Leave(v1::LeaveGroup::default()))
         .await;
     while !matches!(two.next().await, Item::Left(_)) {}
