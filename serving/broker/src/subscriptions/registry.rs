@@ -172,7 +172,7 @@ impl Subscriptions {
             match wanted.topic(topic.id) {
                 Some(known) if known.deleting => return Err(deleting(name)),
                 Some(_) => return Ok(Wanted::Keep),
-                None => {}
+                None => wanted.sharing.check_topic(&topic.name)?,
             }
             if wanted.topics.len() >= TOPICS_MAX {
                 let words =

@@ -137,6 +137,20 @@ impl Sharing {
         }
     }
 
+    /// Whether records of this topic may be shared so.
+    ///
+    /// # Errors
+    /// `INVALID_REQUEST`: its dead letters would come back to it, and die there again without end.
+    pub(crate) fn check_topic(&self, topic: &TopicName) -> Result<(), Fault> {
+        if self.dead_letters().as_ref() != Some(topic) {
+            return Ok(());
+        }
+        let words = format!(
+            "dead letters of {topic} cannot go to {topic} itself, where they would die again without end; name another topic"
+        );
+        Err(Fault::new(Reason::InvalidRequest, words))
+    }
+
     pub(crate) fn policy(&self, keyed: bool, config: &BrokerConfig) -> Policy {
         let kind = match (keyed, self.order) {
             (false, _) => Kind::Queue,

@@ -5,6 +5,7 @@ use hulse_proto::error::Fault;
 use hulse_proto::id::Offset;
 
 use super::describing::{Place, is_gone};
+use crate::authorise::{Action, Resource};
 use crate::listener::front::Front;
 use crate::subscriptions::{
     NewSubscription, StartPoint, Subscription, SubscriptionName, SubscriptionUpdate,
@@ -19,13 +20,18 @@ impl Front {
     /// was made, or the topic added.
     ///
     /// # Errors
-    /// Those of [`crate::Subscriptions::join`], of opening a partition, and of [`Front::resolve`].
+    /// Those of [`crate::Subscriptions::join`], of opening a partition, and of [`Front::resolve`]; `PERMISSION_DENIED`: nobody may
+    /// write to its topic of dead letters.
     pub(in crate::listener) async fn subscribe(
         &self,
         name: &SubscriptionName,
         topic: &Topic,
         new: NewSubscription,
     ) -> Result<(Subscription, bool), Fault> {
+        // The broker writes there for whoever asks for this.
+        if let Some(letters) = new.sharing.dead_letters() {
+            self.allow(Action::Produce, Resource::Topic(&letters))?;
+        }
         // A place that is none must not leave a subscription behind.
         if let StartPoint::Offset(_) = new.start
             && self.subscriptions.get(name).await.is_err()

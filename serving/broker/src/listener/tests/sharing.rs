@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hulse_proto::error::Reason;
 use hulse_proto::wire::v1::{self, consume_down::Item, consume_up};
 
 use super::consumer::{Consumer, attach, cursor, offsets, store};
-use super::world::World;
+use super::world::{World, reason};
 
 const OK: [v1::AckStatus; 1] = [v1::AckStatus::Ok];
 const SHORT: Duration = Duration::from_millis(200);
@@ -196,4 +197,38 @@ async fn deleted_subscription_ends_its_sharers() {
     };
     world.subscriptions().delete(delete).await.unwrap();
     assert_eq!(one.detached().await, "SUBSCRIPTION_NOT_FOUND");
+}
+
+async fn buried(world: &World, subscription: &str, topic: &str, letters: &str) -> Option<Reason> {
+    let sharing = v1::SharingPolicies {
+        dead_letters: v1::DeadLetters::Topic as i32,
+        dead_letter_topic: letters.to_owned(),
+        ..Default::default()
+    };
+    let create = v1::CreateSubscriptionRequest {
+        subscription: subscription.to_owned(),
+        topic: topic.to_owned(),
+        r#type: v1::SubscriptionType::Queue as i32,
+        policies: Some(v1::SubscriptionPolicies {
+            sharing: Some(sharing),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let made = world.subscriptions().create(create).await;
+    made.err().map(|status| reason::<()>(Err(status)))
+}
+
+#[tokio::test]
+async fn dead_letters_go_neither_to_their_own_topic_nor_to_one_that_is_the_cells() {
+    let world = World::new().await;
+    world.topic("t", 1).await;
+    world.topic("graves", 1).await;
+    let invalid = Some(Reason::InvalidRequest);
+    assert_eq!(buried(&world, "a", "t", "public/default/t").await, invalid);
+    let internal = buried(&world, "a", "t", "hulse/internal/groups").await;
+    assert_eq!(internal, Some(Reason::PermissionDenied));
+    assert_eq!(buried(&world, "a", "t", "graves").await, None);
+    // Also not later, when their topic becomes one of the subscription's.
+    assert_eq!(buried(&world, "a", "graves", "graves").await, invalid);
 }
