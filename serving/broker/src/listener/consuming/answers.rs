@@ -109,6 +109,11 @@ fn sharing(
     request: &v1::AckRecords,
     ranges: Vec<OffsetRange>,
 ) -> Result<Acking, Fault> {
+    if named_again(ranges.clone()) > ACK_RANGES_MAX as u64 {
+        return Err(invalid(format!(
+            "the ranges overlap by more than {ACK_RANGES_MAX} records; say it once of each"
+        )));
+    }
     let delay = match request.delay_ms {
         _ if request.backoff => Delay::Policy,
         0 => Delay::None,
@@ -135,6 +140,18 @@ fn sharing(
         before: request.before,
     };
     Ok(tie.say(said).boxed())
+}
+
+/// How many offsets the ranges name that one before them named already, each time. The owner looks at every record of every range: many
+/// wide ones of the same records would keep the partition from all others.
+fn named_again(mut ranges: Vec<OffsetRange>) -> u64 {
+    ranges.sort_unstable_by_key(|range| range.first);
+    let (mut again, mut end) = (0u64, 0);
+    for range in ranges {
+        again = again.saturating_add(range.end.0.min(end).saturating_sub(range.first.0));
+        end = end.max(range.end.0);
+    }
+    again
 }
 
 fn receipt(awaited: &Awaited, result: Result<Acked, Fault>) -> Option<consume_down::Item> {
@@ -260,4 +277,26 @@ pub(super) fn seek_refused(lane: u32, seek_id: u64, fault: &Fault) -> consume_do
         fault: Some(fault.to_wire()),
         ..Default::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn again(ranges: &[(u64, u64)]) -> u64 {
+        let ranges = ranges.iter();
+        named_again(ranges.map(|it| OffsetRange::new(it.0, it.1)).collect())
+    }
+
+    #[test]
+    fn offsets_that_are_named_again_are_counted_each_time() {
+        assert_eq!(again(&[]), 0);
+        assert_eq!(again(&[(5, 9), (0, 5), (9, 10)]), 0);
+        assert_eq!(again(&[(0, 10), (0, 10), (5, 12), (11, 20)]), 16);
+        assert_eq!(again(&[(7, 3), (4, 4), (0, 2)]), 0, "they name nothing");
+        assert_eq!(
+            again(&[(0, u64::MAX), (0, u64::MAX), (0, u64::MAX)]),
+            u64::MAX
+        );
+    }
 }

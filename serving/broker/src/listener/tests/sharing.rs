@@ -199,6 +199,21 @@ async fn deleted_subscription_ends_its_sharers() {
     assert_eq!(one.detached().await, "SUBSCRIPTION_NOT_FOUND");
 }
 
+#[tokio::test]
+async fn wide_ranges_of_the_same_records_again_and_again_are_refused() {
+    let world = World::new().await;
+    let topic = world.topic("t", 1).await;
+    store(&world, &topic, 100).await;
+    let mut one = sharer(&world, &topic, "one", 1_000).await;
+    one.delivery().await;
+    let wide = vec![(0, 100); 10_000];
+    let statuses = one.ack(v1::AckKind::Renew, &wide).await;
+    assert_eq!(statuses, vec![v1::AckStatus::Invalid; 10_000]);
+    // Twice is no harm.
+    let statuses = one.ack(v1::AckKind::Individual, &wide[..2]).await;
+    assert_eq!(statuses, [v1::AckStatus::Ok; 2]);
+}
+
 async fn buried(world: &World, subscription: &str, topic: &str, letters: &str) -> Option<Reason> {
     let sharing = v1::SharingPolicies {
         dead_letters: v1::DeadLetters::Topic as i32,
