@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use hulse_proto::batch::{BatchBuilder, BatchHeader, Compression, Header, ProducerStamp, decode};
+use hulse_proto::batch::{
+    BatchBuilder, BatchError, BatchHeader, Compression, Header, ProducerStamp, Record, decode,
+};
 use hulse_proto::error::{Fault, Reason};
 use hulse_proto::id::{PartitionId, ProducerId, SubscriptionId, TopicName};
 use serving_dispatch::{LetterWanted, Why};
@@ -144,32 +146,79 @@ async fn copy(
         Err(fault) if fault.reason == Reason::OffsetOutOfRange => return Ok(None),
         read => read?,
     };
-    let damaged = |why: &dyn std::fmt::Display| {
-        let words = format!(
-            "record {} of {} cannot be copied: {why}",
-            letter.offset, address.of
-        );
-        Fault::new(Reason::DataDamaged, words)
-    };
     for batch in chunk.batches {
-        let header = BatchHeader::view(&batch.bytes).map_err(|error| damaged(&error))?;
-        let records = decode(&batch.bytes).map_err(|error| damaged(&error))?;
-        let at = letter.offset.0.checked_sub(header.base_offset.0);
-        let mut records = records.into_iter();
-        let found = records.find(|record| at == Some(record.offset_delta.into()));
-        let Some(mut record) = found else {
-            continue;
-        };
-        record
-            .headers
-            .extend(headers(address, letter, record.timestamp));
-        let mut builder = BatchBuilder::new(Compression::None).map_err(|error| damaged(&error))?;
-        builder
-            .push(&record.view())
-            .map_err(|error| damaged(&error))?;
-        return Ok(Some(builder.build(Some(stamp(address, letter)))));
+        let copy = copy_of(&batch.bytes, address, letter).map_err(|error| {
+            let (offset, of) = (letter.offset, &address.of);
+            let words = format!("record {offset} of {of} cannot be copied: {error}");
+            Fault::new(Reason::DataDamaged, words)
+        })?;
+        if copy.is_some() {
+            return Ok(copy);
+        }
     }
     Ok(None)
+}
+
+/// The letter of a record in this batch; `None`: it is not in there. What a producer packed so that nobody can read it has a letter too,
+/// that says why and has no bytes: else it would keep all later letters of the cursor for ever.
+fn copy_of(
+    batch: &Bytes,
+    address: &Address,
+    letter: &LetterWanted,
+) -> Result<Option<Bytes>, BatchError> {
+    let header = BatchHeader::view(batch)?;
+    let records = match decode(batch) {
+        // The producer's bytes are not as it sent them: what is damaged here may be whole at another bookie.
+        Err(error @ BatchError::Crc { .. }) => return Err(error),
+        decoded => decoded,
+    };
+    let at = letter.offset.0.checked_sub(header.base_offset.0);
+    let said = |timestamp| headers(address, letter, timestamp);
+    let record = match records {
+        Ok(mut records) => match records
+            .iter()
+            .position(|it| at == Some(it.offset_delta.into()))
+        {
+            Some(found) => records.swap_remove(found),
+            None => return Ok(None),
+        },
+        Err(_) if at.is_none_or(|at| at > u64::from(header.last_offset_delta)) => return Ok(None),
+        Err(error) => {
+            let mut headers = said(header.max_timestamp);
+            headers.push(Header {
+                key: Bytes::from_static(b"hulse.dead-letter.unreadable"),
+                value: Some(Bytes::from(error.to_string())),
+            });
+            return one(
+                &Record {
+                    offset_delta: 0,
+                    timestamp: header.max_timestamp,
+                    key: None,
+                    value: None,
+                    headers,
+                },
+                address,
+                letter,
+            );
+        }
+    };
+    let mut full = record.clone();
+    full.headers.extend(said(record.timestamp));
+    match one(&full, address, letter) {
+        // It is as large as a record may be: the copy is the record alone.
+        Err(BatchError::RecordTooLarge { .. }) => one(&record, address, letter),
+        copied => copied,
+    }
+}
+
+fn one(
+    record: &Record,
+    address: &Address,
+    letter: &LetterWanted,
+) -> Result<Option<Bytes>, BatchError> {
+    let mut builder = BatchBuilder::new(Compression::None)?;
+    builder.push(&record.view())?;
+    Ok(Some(builder.build(Some(stamp(address, letter)))))
 }
 
 /// Where the record comes from and why it is a dead letter, for people and programs.
@@ -218,7 +267,9 @@ fn stamp(address: &Address, letter: &LetterWanted) -> ProducerStamp {
 
 #[cfg(test)]
 mod tests {
+    use hulse_proto::batch::{BATCH_HEADER_BYTES, RecordRef};
     use hulse_proto::id::{Offset, TopicId};
+    use hulse_proto::limits::RECORD_BYTES_MAX;
     use uuid::Uuid;
 
     use super::*;
@@ -250,9 +301,8 @@ mod tests {
         assert_eq!(outgoing.next().map(|it| it.seq), Some(1));
     }
 
-    #[test]
-    fn producer_of_letters_is_one_of_its_own_per_cursor_and_epoch() {
-        let address = |index| Address {
+    fn address(index: u32) -> Address {
+        Address {
             subscription: SubscriptionId(Uuid::from_u128(1)),
             name: "s".into(),
             partition: PartitionId {
@@ -261,7 +311,61 @@ mod tests {
             },
             of: "t/0".into(),
             to: "dead".parse().unwrap(),
+        }
+    }
+
+    fn batch(value: &[u8], compression: Compression) -> Vec<u8> {
+        let mut builder = BatchBuilder::new(compression).unwrap();
+        let value = Some(value);
+        let record = RecordRef {
+            timestamp: 1,
+            key: None,
+            value,
+            headers: &[],
         };
+        builder.push(&record).unwrap();
+        builder.build(None).to_vec()
+    }
+
+    fn copied(batch: Vec<u8>) -> Record {
+        let wanted = LetterWanted {
+            offset: Offset(0),
+            ..letter(0)
+        };
+        let copy = copy_of(&batch.into(), &address(0), &wanted).unwrap();
+        decode(&copy.unwrap()).unwrap().remove(0)
+    }
+
+    #[test]
+    fn record_as_large_as_may_be_has_a_letter() {
+        let small = copied(batch(b"poison", Compression::None));
+        assert_eq!(small.value.as_deref(), Some(&b"poison"[..]));
+        assert_eq!(small.headers.len(), 8);
+        let value = vec![7; RECORD_BYTES_MAX - 8];
+        let large = copied(batch(&value, Compression::None));
+        assert_eq!(large.value.as_deref(), Some(&value[..]));
+    }
+
+    /// Its checksum is right, as the producer made it so.
+    #[test]
+    fn batch_that_nobody_can_unpack_has_letters_that_say_so() {
+        let mut bytes = batch(&[7; 1_000], Compression::Zstd);
+        for byte in &mut bytes[BATCH_HEADER_BYTES..] {
+            *byte = 0xEE;
+        }
+        let damaged = copy_of(&bytes.clone().into(), &address(0), &letter(0));
+        let Err(BatchError::Crc { computed, .. }) = damaged else {
+            panic!("{damaged:?}");
+        };
+        bytes[17..21].copy_from_slice(&computed.to_be_bytes());
+        let found = copied(bytes);
+        assert_eq!((found.key, found.value), (None, None));
+        let last = found.headers.last().unwrap();
+        assert_eq!(last.key[..], b"hulse.dead-letter.unreadable"[..]);
+    }
+
+    #[test]
+    fn producer_of_letters_is_one_of_its_own_per_cursor_and_epoch() {
         let first = stamp(&address(0), &letter(3));
         assert_eq!(first, stamp(&address(0), &letter(3)));
         assert_eq!(first.base_sequence, 3);
