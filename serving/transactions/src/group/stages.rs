@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hulse_proto::id::{Offset, PartitionId, ProducerId, TopicId};
 use hulse_proto::time::TimestampMs;
+use uuid::Uuid;
 
 use crate::limits::PRODUCERS_MAX;
 use crate::marker::Marker;
@@ -260,12 +261,41 @@ impl OffsetStages {
 
     /// Something is staged for this group: it is not empty, and its offsets do not expire.
     pub fn holds(&self, group: &Arc<str>) -> bool {
-        self.places.keys().any(|(of, _)| of == group)
+        self.staged_of(group).next().is_some()
+    }
+
+    /// Partitions of this group for which something is staged.
+    pub fn staged_of(&self, group: &Arc<str>) -> impl Iterator<Item = PartitionId> {
+        let first = PartitionId {
+            topic: TopicId(Uuid::nil()),
+            index: 0,
+        };
+        let places = self.places.range((group.clone(), first)..);
+        let places = places.take_while(move |((of, _), _)| of == group);
+        places.map(|((_, partition), _)| *partition)
+    }
+
+    /// Groups of which a producer has staged something.
+    pub fn groups_of(&self, id: ProducerId) -> BTreeSet<Arc<str>> {
+        let known = self.producers.get(&id).into_iter();
+        let places = known.flat_map(|known| known.offsets.keys());
+        places.map(|(group, _)| group.clone()).collect()
+    }
+
+    /// Something is staged of this topic.
+    pub fn has_topic(&self, topic: TopicId) -> bool {
+        let mut places = self.places.keys();
+        places.any(|(_, partition)| partition.topic == topic)
     }
 
     /// One of the producers.
     pub fn get(&self, id: ProducerId) -> Option<&StagedProducer> {
         self.producers.get(&id)
+    }
+
+    /// All of them, by id.
+    pub fn producers(&self) -> impl ExactSizeIterator<Item = (&ProducerId, &StagedProducer)> {
+        self.producers.iter()
     }
 
     /// Nothing is remembered.

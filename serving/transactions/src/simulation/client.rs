@@ -13,10 +13,10 @@ use crate::coordinator::{Participant, Parts, Request};
 use crate::{Producer, TxnError, Version};
 
 /// It asks again when it has heard nothing for so long. Ms.
-const PATIENCE_MS: i64 = 400;
+const PATIENCE_MS: i64 = 250;
 const TIMEOUT_MS: u32 = 20_000;
-/// Records of each partition that transactions may acknowledge.
-const RECORDS: u64 = 40;
+/// Records of a partition that are somebody's at once: transactions that run beside each other acknowledge the same ones.
+const RECORDS: u64 = 3;
 
 /// One step of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Client {
             return Vec::new();
         }
         // It may give up what it is not answered; else it makes the same call again.
-        let gives_up = self.waits.is_some() && rng.random_ratio(1, 10);
+        let gives_up = self.waits.is_some() && rng.random_ratio(1, 3);
         if let Some(txn) = self.txn.as_mut().filter(|_| gives_up && !self.bump)
             && !txn.ops.is_empty()
         {
@@ -124,7 +124,7 @@ impl Client {
             let partition = rng.random_range(0..PARTITIONS);
             match rng.random_range(0..10) {
                 0..3 if self.version == Version::Tv2 => {
-                    let record = rng.random_range(0..RECORDS);
+                    let record = number / 4 + rng.random_range(0..RECORDS);
                     ops.push_back(Op::Ack { partition, record });
                 }
                 3 => {

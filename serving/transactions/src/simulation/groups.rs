@@ -12,9 +12,9 @@ use rand_chacha::ChaCha12Rng;
 use super::message::{
     Message, Part, Reply, Sent, To, What, answer, data, groups, question, unknown,
 };
-use crate::Ticket;
 use crate::coordinator::{MarkerOutcome, Participant, Parts};
 use crate::group::{OffsetStages, StageChange, StageDoor, StagedOffset};
+use crate::{Producer, Ticket};
 
 /// What the chain has.
 #[derive(Debug, Clone, PartialEq)]
@@ -230,6 +230,16 @@ impl GroupShard {
         self.waiting.clear();
         self.life += 1;
         sent
+    }
+
+    /// Whose offsets are staged.
+    pub(super) fn open(&self) -> impl Iterator<Item = (Participant, Producer, Parts)> {
+        let open = self.stages.producers().filter(|(_, known)| known.open);
+        open.map(|(id, known)| {
+            let epoch = known.epoch;
+            let producer = Producer { id: *id, epoch };
+            (Participant::Groups(groups()), producer, Parts::default())
+        })
     }
 
     pub(super) fn is_quiet(&self) -> bool {

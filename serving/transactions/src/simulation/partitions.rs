@@ -421,6 +421,18 @@ impl Partition {
         self.l.end
     }
 
+    /// What of transactions is open here, durably.
+    pub(super) fn open(&self) -> impl Iterator<Item = (Participant, Producer, Parts)> {
+        let place = Participant::Partition(data(self.index));
+        let log = self.l.producers();
+        let log = log.filter(|(_, known)| known.open.is_some());
+        let log = log.map(|(id, known)| (*id, known.epoch, Parts::DATA));
+        let state = self.m.producers().filter(|(_, known)| known.open);
+        let state = state.map(|(id, known)| (*id, known.epoch, Parts::ACKS));
+        log.chain(state)
+            .map(move |(id, epoch, parts)| (place, Producer { id, epoch }, parts))
+    }
+
     /// Nothing is open, and nothing on its way.
     pub(super) fn is_quiet(&self) -> bool {
         let staged = !self.m.staged_of(subscription()).is_empty();

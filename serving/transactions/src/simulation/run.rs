@@ -11,9 +11,10 @@ use super::groups::GroupShard;
 use super::message::{Message, PARTITIONS, SHARDS, Sent, To, ordered, unanswered};
 use super::oracle::Oracle;
 use super::partitions::Partition;
-use crate::Version;
+use crate::coordinator::{Participant, Parts, Transaction, TxnState};
+use crate::{Producer, Version};
 
-const STEPS: u32 = 2_500;
+const STEPS: u32 = 6_000;
 /// Steps in which all must come to an end when nothing goes wrong any more.
 const SETTLE_STEPS: u32 = 60_000;
 const IDS: usize = 4;
@@ -26,6 +27,8 @@ pub(super) struct Run {
     groups: GroupShard,
     clients: Vec<Client>,
     network: Sent,
+    /// What hangs somewhere, and comes when nobody expects it any more.
+    late: Sent,
     now: i64,
     quiet: bool,
     rng: ChaCha12Rng,
@@ -45,6 +48,7 @@ impl Run {
             groups: GroupShard::new(mutation),
             clients: Vec::new(),
             network: Vec::new(),
+            late: Vec::new(),
             now: 1_000_000,
             quiet: false,
             rng: ChaCha12Rng::seed_from_u64(seed),
@@ -67,14 +71,14 @@ impl Run {
     pub(super) fn troubles(&mut self) {
         for _ in 0..STEPS {
             self.step();
-            match self.rng.random_range(0..1_000) {
-                0..3 => {
+            match self.rng.random_range(0..2_000) {
+                0..4 => {
                     let shard = self.rng.random_range(0..SHARDS);
                     let sent = self.shards[shard].kill(self.now, &mut self.rng);
                     self.network.extend(sent);
                     self.kills += 1;
                 }
-                3..8 => {
+                4..8 => {
                     let partition = self.rng.random_range(0..PARTITIONS);
                     let sent = self.partitions[partition].kill(&mut self.rng);
                     self.network.extend(sent);
@@ -107,6 +111,28 @@ impl Run {
                 _ => {}
             }
             self.revive();
+            if !self.late.is_empty() && self.rng.random_ratio(1, 60) {
+                let at = self.rng.random_range(0..self.late.len());
+                self.network.push(self.late.swap_remove(at));
+            }
+            self.check_open();
+        }
+    }
+
+    /// What is open anywhere is so for a transaction that its coordinator has open, or has decided and not completed; with this
+    /// participant in it. Else nobody would ever end it.
+    fn check_open(&self) {
+        for (place, producer, parts) in self
+            .partitions
+            .iter()
+            .flat_map(Partition::open)
+            .chain(self.groups.open())
+        {
+            let known = self.shards.iter().any(|shard| {
+                let mut all = shard.machine.state().iter();
+                all.any(|(_, txn)| has_open(txn, place, producer, parts))
+            });
+            assert!(known, "{producer} is open at {place:?}, and nobody ends it");
         }
     }
 
@@ -122,7 +148,7 @@ impl Run {
     }
 
     fn step(&mut self) {
-        let most = if self.quiet { 60 } else { 40 };
+        let most = if self.quiet { 60 } else { 12 };
         self.now += self.rng.random_range(0..most);
         match self.rng.random_range(0..100) {
             0..45 => self.deliver(),
@@ -167,19 +193,47 @@ impl Run {
         }
     }
 
+    /// What the network does to a message; false: it does not come now.
+    fn lets_through(&mut self, to: To, message: &Message) -> bool {
+        let again = (to, message.clone());
+        let (often, late) = match message {
+            // A marker that comes when another transaction is open, and a coordinator's word about one that is over.
+            Message::Mark { .. } => (20, 4),
+            Message::Verified { .. } => (4, 20),
+            _ => (4, 4),
+        };
+        let drawn = self.rng.random_range(0..100);
+        if drawn < 4 {
+            // Whoever sent a marker hears in time that nobody answered; the marker may come all the same.
+            self.network.extend(unanswered(message));
+            if matches!(message, Message::Mark { .. }) && self.rng.random() {
+                self.late.push(again);
+            }
+            return false;
+        }
+        if ordered(message).is_some() {
+            return true;
+        }
+        if drawn < 4 + often {
+            match self.rng.random() {
+                true => self.network.push(again),
+                false => self.late.push(again),
+            }
+        } else if drawn < 4 + often + late {
+            self.late.push(again);
+            return false;
+        }
+        true
+    }
+
     fn deliver(&mut self) {
         if self.network.is_empty() {
             return;
         }
         let at = self.rng.random_range(0..self.network.len());
         let (to, message) = self.network.swap_remove(at);
-        if !self.quiet {
-            match self.rng.random_range(0..100) {
-                // Whoever sent a marker hears in time that nobody answered.
-                0..3 => return self.network.extend(unanswered(&message)),
-                3..6 if ordered(&message).is_none() => self.network.push((to, message.clone())),
-                _ => {}
-            }
+        if !self.quiet && !self.lets_through(to, &message) {
+            return;
         }
         let sent = match to {
             To::Coordinator(shard) => self.shards[shard].hear(self.now, message),
@@ -198,6 +252,7 @@ impl Run {
     /// Nothing goes wrong any more: clients end what they have begun, then all of them go, and what is left is ended by time.
     pub(super) fn settle(&mut self) {
         self.quiet = true;
+        self.network.append(&mut self.late);
         self.clients
             .iter_mut()
             .for_each(|client| client.ending = true);
@@ -240,4 +295,16 @@ impl Run {
             .chain(logs.map(|entry| entry.envelope.encode().to_vec()))
             .collect()
     }
+}
+
+/// A transaction is open for what this producer did at this place, or is being ended.
+fn has_open(txn: &Transaction, place: Participant, producer: Producer, parts: Parts) -> bool {
+    let takes_part = txn.participants.get(&place);
+    let takes_part = takes_part.is_some_and(|known| known.covers(parts));
+    let bumped = producer.bumped() == txn.producer;
+    let same = match txn.state {
+        TxnState::Ongoing => producer == txn.producer,
+        state => state.is_preparing() && (producer == txn.producer || bumped),
+    };
+    takes_part && same
 }
