@@ -1,9 +1,10 @@
 //! Members of stream groups against the real server: partitions that are shared, over kills, and with members of the Kafka wire.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hulse_sdk::{
     Client, DeliveryMode, Reason, Record, Start, StreamConsumer, StreamItem, StreamNote,
@@ -12,7 +13,7 @@ use hulse_sdk::{
 use tokio::time::{sleep, timeout};
 
 use super::report::report;
-use super::server::Server;
+use super::server::{HULSE, Server, restarted};
 use super::subscriptions::{PATIENCE, client, send_batch};
 
 const PORT: u16 = 19_700;
@@ -115,11 +116,121 @@ async fn members_share_partitions_and_one_that_joins_or_leaves_makes_nobody_work
     report(&format!("records: {}", seen.records.len()));
 }
 
-fn numbers(output: &std::path::Path) -> Vec<u64> {
+/// `hulse consume` as a member: a process of its own, which prints what it commits.
+struct Process {
+    child: Child,
+    printed: PathBuf,
+    said: PathBuf,
+}
+
+impl Process {
+    fn start(server: &Server, folder: &Path, name: &str) -> Self {
+        let printed = folder.join(name);
+        let said = folder.join(format!("{name}.err"));
+        let child = Command::new(HULSE)
+            .args(["--server", &server.address(), "consume", "jobs"])
+            .args(["-s", "g", "--type", "stream", "-o", "start"])
+            .stdin(Stdio::null())
+            .stdout(std::fs::File::create(&printed).unwrap())
+            .stderr(std::fs::File::create(&said).unwrap())
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            printed,
+            said,
+        }
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        numbers(&self.printed)
+    }
+
+    /// What it has said, and whether it still is there.
+    fn story(&mut self) -> String {
+        let said = std::fs::read_to_string(&self.said).unwrap_or_default();
+        let ended = self.child.try_wait();
+        let count = self.numbers().len();
+        format!("{count} numbers, ended: {ended:?}, said:\n{said}")
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have been killed before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn numbers(output: &Path) -> Vec<u64> {
     let text = std::fs::read_to_string(output).unwrap();
     // The last line may have been cut off by a kill.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn member_that_is_killed_is_followed_by_another_and_every_number_arrives_over_a_restart_too()
+{
+    let server = Server::start_with(PORT + 4, &SESSION);
+    let client = client(&server.address());
+    client.admin().create_topic("jobs", 4).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut one = Process::start(&server, folder.path(), "one");
+    let mut two = Process::start(&server, folder.path(), "two");
+    // Until both have some: the first one may be through with all before the second one has joined.
+    let began = Instant::now();
+    let mut sent = 0;
+    while one.numbers().is_empty() || two.numbers().is_empty() {
+        send(&client, "jobs", sent..sent + 200).await;
+        sent += 200;
+        let waits = began.elapsed() < PATIENCE;
+        assert!(
+            waits,
+            "of {sent}\none: {}\ntwo: {}",
+            one.story(),
+            two.story()
+        );
+        sleep(Duration::from_millis(100)).await;
+    }
+    one.kill();
+    send(&client, "jobs", sent..sent + 1_000).await;
+    sent += 1_000;
+    all_arrive(&mut one, &mut two, sent).await;
+    // The coordinator is another one, and the member stays one.
+    let server = restarted(server).await;
+    send(&client, "jobs", sent..sent + 1_000).await;
+    sent += 1_000;
+    all_arrive(&mut one, &mut two, sent).await;
+    let printed = one.numbers().len() + two.numbers().len();
+    report(&format!("records: {printed}"));
+    drop(server);
+}
+
+/// Waits until both together have printed every number.
+async fn all_arrive(one: &mut Process, two: &mut Process, sent: u64) {
+    let waited = timeout(PATIENCE, async {
+        loop {
+            let all = one.numbers().into_iter().chain(two.numbers());
+            if all.collect::<BTreeSet<u64>>().len() as u64 == sent {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let arrived = waited.await.is_ok();
+    assert!(
+        arrived,
+        "of {sent}\none: {}\ntwo: {}",
+        one.story(),
+        two.story()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
