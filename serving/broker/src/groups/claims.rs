@@ -29,6 +29,12 @@ pub(crate) fn group_of(name: &SubscriptionName) -> Arc<str> {
     }
 }
 
+/// The one name of a group, by whichever of its names it is called (serving.md, amendment "Names"): `public/default/x` is `x`, as its
+/// record is the same. What no subscription can be called stands for itself.
+pub(super) fn canonical(group: &str) -> Option<Arc<str>> {
+    record_of(group).map(|name| group_of(&name))
+}
+
 /// The claims beside one coordinator.
 #[derive(Default)]
 pub(super) struct Claims {
@@ -60,6 +66,18 @@ mod tests {
         }
         for strange in ["", "two words", "a/b"] {
             assert_eq!(record_of(strange), None, "{strange}");
+            assert_eq!(canonical(strange), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn group_has_one_name_by_whichever_of_them_it_is_called() {
+        for (called, name) in [
+            ("billing", "billing"),
+            ("public/default/billing", "billing"),
+            ("acme/shop/billing", "acme/shop/billing"),
+        ] {
+            assert_eq!(canonical(called).as_deref(), Some(name));
         }
     }
 }

@@ -12,7 +12,7 @@ use rand_chacha::ChaCha12Rng;
 use serving_groups::{Answer, Request, RequestId};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::claims::{Claims, record_of};
+use super::claims::{Claims, canonical, record_of};
 use super::names::{LOOK_EVERY, Names};
 use super::shard::{Asked, Asks, ShardParts, spawn};
 use super::watching::Watch;
@@ -145,25 +145,30 @@ impl Front {
         })
     }
 
-    /// The broker that coordinates a group; `None`: this one.
+    /// The broker that coordinates a group, by any of its names; `None`: this one.
     ///
     /// # Errors
     /// `METADATA_UNAVAILABLE`, `METADATA_UNKNOWN`: ask again.
     pub async fn group_coordinator(&self, group: &str) -> Result<Option<NodeName>, Fault> {
         let topic = self.group_shards().await?;
-        let shard = shard_of(group, topic.partitions) as usize;
+        let name = canonical(group);
+        let shard = shard_of(name.as_deref().unwrap_or(group), topic.partitions) as usize;
         let mut owners = self.partitions.owners_of(&topic).await?;
         Ok(owners.swap_remove(shard).0)
     }
 
-    /// Asks the coordinator of the request's group, if that is this broker. Whoever stops waiting leaves nothing behind.
+    /// Asks the coordinator of the request's group, if that is this broker. The group may be called by any of its names; answers have the
+    /// short one. Whoever stops waiting leaves nothing behind.
     ///
     /// # Errors
     /// `SUBSCRIPTION_EXISTS`: the group would have the name of a subscription of another type (serving.md B1).
     /// `PARTITION_MOVED`: another broker coordinates it; `OVERLOADED`, and those of [`Front::open`]: ask again. With fate unknown: the
     /// coordinator ended meanwhile.
-    pub async fn ask_group(&self, request: Request) -> Result<Answer, Fault> {
+    pub async fn ask_group(&self, mut request: Request) -> Result<Answer, Fault> {
         let topic = self.group_shards().await?;
+        if let Some(name) = request.group().and_then(|group| canonical(group)) {
+            request.set_group(name);
+        }
         let Some(group) = request.group() else {
             let why = "the groups of one shard are asked for by its number";
             return Err(Fault::new(Reason::Internal, why));

@@ -337,6 +337,25 @@ impl Request {
         })
     }
 
+    /// Names the group that it is about; one that is about all stays so.
+    pub fn set_group(&mut self, name: Arc<str>) {
+        let group = match self {
+            Self::Join(request) => &mut request.group,
+            Self::Sync(request) => &mut request.group,
+            Self::Beat(request) => &mut request.group,
+            Self::Leave(request) => &mut request.group,
+            Self::Member(request) => &mut request.group,
+            Self::Commit(request) => &mut request.group,
+            Self::Fetch(request) => &mut request.group,
+            Self::Begin(request) => &mut request.group,
+            Self::DeleteOffsets { group, .. }
+            | Self::Delete { group }
+            | Self::Describe { group } => group,
+            Self::List => return,
+        };
+        *group = name;
+    }
+
     /// The answer of its kind that refuses it.
     pub fn refused(&self, error: GroupError) -> Answer {
         match self {

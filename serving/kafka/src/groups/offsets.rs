@@ -43,6 +43,7 @@ pub(crate) async fn commit(link: &Arc<Link>, mut request: Request) -> Result<Out
         }
         Ok(Answer::Committed(Err(error))) => (of_error(&error), BTreeMap::new()),
         Ok(other) => (unexpected(&other), BTreeMap::new()),
+        Err(error_code::INCONSISTENT_GROUP_PROTOCOL) => (no_group(&request), BTreeMap::new()),
         Err(code) => (code, BTreeMap::new()),
     };
     let topics = message.topics.into_iter().zip(rows).map(|(topic, rows)| {
@@ -65,6 +66,15 @@ pub(crate) async fn commit(link: &Arc<Link>, mut request: Request) -> Result<Out
     let code = error_code::first_error(rows.map(|row| row.error_code));
     let response = OffsetCommitResponse::default().with_topics(topics);
     Ok(Outcome::message(request.asked(), &response).with_code(code))
+}
+
+/// The name is a queue's, say, and no group's: what Kafka answers to a commit there (serving.md B2.8).
+fn no_group(request: &Request) -> Code {
+    match request.version >= EPOCHS_FROM {
+        true => error_code::GROUP_ID_NOT_FOUND,
+        // Clients of older versions know no such code here.
+        false => error_code::ILLEGAL_GENERATION,
+    }
 }
 
 async fn read(

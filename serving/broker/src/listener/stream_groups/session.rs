@@ -228,7 +228,13 @@ impl Session {
             }
             Done::Placed(placed) => {
                 self.placing = false;
-                let placed = placed?;
+                let placed = match placed {
+                    // Its session ended while owners were asked: it is told so like any other, and joins anew.
+                    Err(fault) if fault.reason == Reason::MemberFenced => {
+                        return Ok(self.fenced(fault).await);
+                    }
+                    placed => placed?,
+                };
                 if self.wanted.is_some() {
                     self.place();
                     return Ok(Goes::On);

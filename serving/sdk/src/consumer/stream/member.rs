@@ -131,8 +131,13 @@ impl Member {
     async fn broke(&mut self, broker: &Broker, error: Error) -> Result<(), Error> {
         self.shared.change(|book| book.unanswered());
         let named = elsewhere(&error);
+        let is_out = error.reason() == Some(Reason::MemberFenced);
+        if is_out {
+            self.fenced(&error);
+        }
         // Before anything was this member's the application is to hear what is wrong; later only what no time cures.
-        let passes_by = error.is_retryable()
+        let passes_by = is_out
+            || error.is_retryable()
             || error.kind() == ErrorKind::NotOwner
             || error.reason() == Some(Reason::ConsumerExists);
         if !passes_by {
