@@ -86,9 +86,7 @@ mod tests {
             transaction_shards: 1,
         };
         let cell = CellId(uuid::Uuid::from_u128(cell));
-        ensure_cell(&*store, settings, cell, 0)
-            .await
-            .unwrap();
+        ensure_cell(&*store, settings, cell, 0).await.unwrap();
         store
     }
 
