@@ -8,6 +8,9 @@ use kafka_protocol::messages::offset_commit_request::{
 };
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::*;
+use serving_broker::{
+    NewSubscription, Sharing, StartPoint, SubscriptionKind, SubscriptionName, Subscriptions,
+};
 
 use super::versions::offsets_of_a_group;
 use super::world::*;
@@ -127,6 +130,70 @@ async fn coordinator_of_a_share_group_is_refused_and_of_a_group_told_in_every_ve
         let share = client.ask(version, &asked(2)).await.coordinators.remove(0);
         assert_eq!(share.error_code, error_code::INVALID_REQUEST);
     }
+}
+
+/// A queue named `g`, on topic `t`.
+async fn queue(world: &World) {
+    let topics = world.front.topics().clone();
+    let topic = topics.resolve(&"t".parse().unwrap(), false).await.unwrap();
+    let subscriptions = Subscriptions::new(world.memory.metadata.clone(), topics);
+    let name = SubscriptionName::parse("g", "public/default").unwrap();
+    let new = NewSubscription {
+        kind: SubscriptionKind::Queue,
+        hold: true,
+        insists_on_hold: false,
+        sharing: Sharing::default(),
+        ttl_ms: 0,
+        start: StartPoint::Earliest,
+    };
+    subscriptions.join(&name, &topic, new).await.unwrap();
+}
+
+/// serving.md B2.8: what Kafka answers where there is no group to commit to.
+#[tokio::test(start_paused = true)]
+async fn commit_to_the_name_of_a_queue_finds_no_group() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("t", 2, &[]).await;
+    queue(&world).await;
+    for (version, code) in [
+        (8, error_code::ILLEGAL_GENERATION),
+        (9, error_code::GROUP_ID_NOT_FOUND),
+    ] {
+        let refused = client.ask(version, &commit("", -1, 42)).await;
+        assert_eq!(refused.topics[0].partitions[0].error_code, code);
+    }
+    let joined = client.ask(7, &join("")).await;
+    assert_eq!(joined.error_code, error_code::INCONSISTENT_GROUP_PROTOCOL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_is_one_by_its_short_name_and_by_its_whole_one() {
+    let world = World::new().await;
+    let mut client = world.connect();
+    client.create("t", 2, &[]).await;
+    let member = alone(&mut client).await;
+    let by = |name: &str, mut commit: OffsetCommitRequest| {
+        commit.group_id = GroupId::from(str(name));
+        commit
+    };
+    let whole = by("public/default/g", commit(&member, 1, 42));
+    let done = client.ask(7, &whole).await;
+    assert_eq!(done.topics[0].partitions[0].error_code, error_code::NONE);
+    assert_eq!(committed(&mut client).await, [(0, -1), (1, 42)]);
+    let elsewhere = by("acme/shop/g", commit(&member, 1, 50));
+    let refused = client.ask(7, &elsewhere).await;
+    let code = refused.topics[0].partitions[0].error_code;
+    assert_eq!(code, error_code::ILLEGAL_GENERATION, "that is another one");
+    let groups = client.ask(4, &ListGroupsRequest::default()).await.groups;
+    let names: Vec<_> = groups.iter().map(|group| group.group_id.as_str()).collect();
+    assert_eq!(names, ["g"]);
+    // The answer has the name that was asked for.
+    let asked = GroupId::from(str("public/default/g"));
+    let asked = DescribeGroupsRequest::default().with_groups(vec![asked]);
+    let found = client.ask(3, &asked).await.groups.remove(0);
+    assert_eq!(found.group_id.as_str(), "public/default/g");
+    assert_eq!(found.members.len(), 1);
 }
 
 /// The topic in which groups are kept is told to who names it; lists leave it out, and no client writes, reads or removes it.

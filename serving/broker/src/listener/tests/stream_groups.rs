@@ -214,6 +214,32 @@ async fn member_comes_back_after_a_broken_stream_and_a_coordinator_that_moved() 
     assert_eq!(why.details["cause"], "epoch");
 }
 
+/// The owner of what it is given opens it for longer than its session lasts.
+#[tokio::test]
+async fn member_whose_session_ends_before_it_is_told_what_it_has_is_fenced_like_any_other() {
+    let world = World::with(|config| {
+        config.groups.consumer_session_ms = 200;
+        config.groups.consumer_heartbeat_ms = 100;
+    })
+    .await;
+    world.topic("t", 1).await;
+    // Its coordinator is there by now.
+    let other = v1::JoinGroup {
+        topics: vec!["none-yet".to_owned()],
+        ..joins("other")
+    };
+    begin(&world, other).await.unwrap();
+    world.memory.slow_openings(Duration::from_millis(600));
+    let (mut one, first) = begin(&world, joins("one")).await.unwrap();
+    assert!(matches!(first, Item::Joined(_)), "{first:?}");
+    let Item::Fenced(fenced) = one.next().await else {
+        panic!("not fenced");
+    };
+    let fault = hulse_proto::error::Fault::from_wire(fenced.fault.unwrap());
+    assert_eq!(fault.reason, Reason::MemberFenced);
+    assert_eq!(fault.details["cause"], "session");
+}
+
 #[tokio::test]
 async fn latest_is_resolved_once_for_all_partitions_and_a_new_partition_begins_at_its_start() {
     let world = World::new().await;
