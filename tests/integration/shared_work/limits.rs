@@ -59,6 +59,35 @@ async fn records_that_are_too_old_are_passed_over_and_counted_without_a_consumer
     assert!(described(&server, "jobs")["ttl_ms"].is_null());
 }
 
+/// What became too old while nobody had the partition open goes when it is opened next. It is no dead letter, whatever the policy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_became_too_old_while_their_partition_was_closed_go_when_it_is_opened() {
+    let mut server = Server::start(20_090);
+    done(&server, &["topics", "create", "jobs", "graves"], "");
+    let create = [
+        "subs", "create", "jobs", "s", "--type", "queue", "--from", "start",
+    ];
+    let rules = ["--ttl", "5s", "--dead-letter-topic", "graves"];
+    done(&server, &[&create[..], &rules].concat(), "");
+    done(&server, &["produce", "jobs"], "1\n2\n3\n");
+    server.kill();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    server.restart();
+    let seen = until(&server, "jobs", "too old", |seen| {
+        seen["backlog_records"] == 0
+    })
+    .await;
+    for (field, records) in [
+        ("expired_records", 3),
+        ("dead_records", 0),
+        ("dead_letters", 0),
+    ] {
+        assert_eq!(seen[field], records, "{field} of {seen:#}");
+    }
+    let graves = ["consume", "graves", "-o", "start", "-e"];
+    assert_eq!(done(&server, &graves, ""), "");
+}
+
 /// A topic whose subscriptions may keep a kilobyte, with one that keeps up and one that does not.
 async fn overfull(server: &Server, client: &Client, policy: &str) {
     let create = ["topics", "create", policy, "--backlog-size", "1KiB"];
