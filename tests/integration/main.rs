@@ -25,6 +25,7 @@ mod losing_nothing;
 mod misuse;
 mod numbers;
 mod old_disks;
+mod pages;
 mod proxy;
 mod queue;
 mod recreation;

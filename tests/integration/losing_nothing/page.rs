@@ -1,7 +1,9 @@
 //! The page, block by block.
 
+use super::super::pages::{self, Block};
+
 /// The page.
-const PAGE: &str = include_str!("../../../serving/sdk/losing-nothing.md");
+pub(super) const PAGE: &str = include_str!("../../../serving/sdk/losing-nothing.md");
 /// Its blocks of Rust, in their order.
 const FILES: &[(&str, &str)] = &[
     ("produce.rs", include_str!("produce.rs")),
@@ -11,23 +13,9 @@ const FILES: &[(&str, &str)] = &[
     ("prove.rs", include_str!("prove.rs")),
 ];
 
-/// A block between fences.
-pub(super) struct Block {
-    /// What stands behind the fence that opens it.
-    pub(super) language: &'static str,
-    pub(super) text: &'static str,
-}
-
 /// Every block, in order.
 pub(super) fn blocks() -> Vec<Block> {
-    // Outside, inside, outside, …
-    let inside = PAGE.split("```").skip(1).step_by(2);
-    inside
-        .map(|block| {
-            let (language, text) = block.split_once('\n').expect("a fence ends its line");
-            Block { language, text }
-        })
-        .collect()
+    pages::blocks(PAGE)
 }
 
 #[test]

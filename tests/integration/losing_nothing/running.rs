@@ -1,15 +1,15 @@
 //! Runs the blocks against a real server.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::Mutex;
 
 use hulse_sdk::{Client, Record, Start};
 use tokio::runtime::{Builder, Runtime};
 
+use super::super::pages::run_shell;
 use super::super::report::report;
-use super::super::server::{HULSE, Server};
-use super::page::blocks;
+use super::super::server::Server;
+use super::page::{PAGE, blocks};
 use super::{consume, produce, prove, seek, unknown};
 
 const PORT: u16 = 17_620;
@@ -144,37 +144,8 @@ fn numbers_prove_that_nothing_is_missing() {
 #[test]
 fn shell_on_the_page_does_what_it_says() {
     let server = Server::start(PORT + 8);
-    let folder = tempfile::tempdir().unwrap();
-    let blocks = blocks();
-    let mut run = 0;
-    for (place, block) in blocks.iter().enumerate() {
-        if block.language != "sh" {
-            continue;
-        }
-        let output = shell(&server, folder.path(), block.text);
-        let told = String::from_utf8_lossy(&output.stdout);
-        let words = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}\n{told}{words}", block.text);
-        if let Some(shown) = blocks.get(place + 1).filter(|next| next.language == "text") {
-            assert_eq!(told, shown.text, "{}\n{words}", block.text);
-        }
-        run += 1;
-    }
+    let run = run_shell(&server, PAGE);
     assert!(run >= 5, "{run} blocks");
-}
-
-/// Runs the lines of a block as a user would, who has nothing else set.
-fn shell(server: &Server, folder: &Path, lines: &str) -> Output {
-    let binary = Path::new(HULSE).parent().unwrap().display().to_string();
-    let path = std::env::var("PATH").unwrap_or_default();
-    Command::new("bash")
-        .args(["-euo", "pipefail", "-c", lines])
-        .current_dir(folder)
-        .env("PATH", format!("{binary}:{path}"))
-        .env("HULSE_SERVER", server.address())
-        .env("HULSE_PROFILES", folder.join("profiles.toml"))
-        .output()
-        .expect("bash can be started")
 }
 
 #[test]

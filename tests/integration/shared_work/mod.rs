@@ -1,12 +1,13 @@
 //! Shared work against the real binary: what becomes of records and cursors of QUEUE and KEYED subscriptions, and what people see of it.
 //!
-//! `life` is redrive, pause and moves; `seen` and `idle` are what describe and the doctor say; `limits` is age, quota and slots; `troubles`
-//! and `failover` are public troubles as cases.
+//! `life` is redrive, pause and moves; `seen` and `idle` are what describe and the doctor say; `limits` is age, quota and slots;
+//! `troubles` and `failover` are public troubles as cases; `page` is the page for users.
 
 mod failover;
 mod idle;
 mod life;
 mod limits;
+mod page;
 mod seen;
 mod troubles;
 
