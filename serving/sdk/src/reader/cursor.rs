@@ -27,9 +27,9 @@ pub(crate) struct Chunk {
     pub(crate) end: u64,
     pub(crate) high_watermark: u64,
     /// Offsets that were lost and given up by an operator.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
     /// Length of the batches.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Cursor {

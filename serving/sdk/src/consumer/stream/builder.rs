@@ -117,6 +117,21 @@ impl StreamConsumerBuilder {
     pub async fn build(mut self) -> Result<StreamConsumer, Error> {
         self.check()?;
         self.settings.start = self.start.map(start_at);
+        let waited = self.core.request_timeout;
+        let (shared, consumer) = self.parts();
+        let task = Member::new(Arc::clone(&shared)).run();
+        shared.tasks.spawn(task);
+        match timeout(waited, begun(&shared)).await {
+            Ok(begun) => begun.map(|()| consumer),
+            Err(_) => Err(shared.state().trouble.unwrap_or_else(|| {
+                let words = format!("the group could not be joined within {waited:?}");
+                Error::local(hulse_proto::error::ErrorKind::Unavailable, words)
+            })),
+        }
+    }
+
+    /// A member that nobody drives yet, and its handle.
+    pub(super) fn parts(self) -> (Arc<Shared>, StreamConsumer) {
         let mut random = [0; 16];
         self.core.child_rng().fill_bytes(&mut random);
         let member: Uuid = uuid::Builder::from_random_bytes(random).into_uuid();
@@ -129,16 +144,7 @@ impl StreamConsumerBuilder {
             fed,
         ));
         let consumer = StreamConsumer::new(Arc::clone(&shared), queue, chain);
-        let task = Member::new(Arc::clone(&shared)).run();
-        shared.tasks.spawn(task);
-        let waited = self.core.request_timeout;
-        match timeout(waited, begun(&shared)).await {
-            Ok(begun) => begun.map(|()| consumer),
-            Err(_) => Err(shared.state().trouble.unwrap_or_else(|| {
-                let words = format!("the group could not be joined within {waited:?}");
-                Error::local(hulse_proto::error::ErrorKind::Unavailable, words)
-            })),
-        }
+        (shared, consumer)
     }
 
     fn check(&self) -> Result<(), Error> {

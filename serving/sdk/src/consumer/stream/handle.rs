@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::Stream;
+use futures::{FutureExt, Stream};
 use hulse_proto::error::{ErrorKind, Reason};
 use hulse_proto::id::PartitionId;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
@@ -52,6 +52,8 @@ pub struct StreamConsumer {
 struct Inner {
     shared: Arc<Shared>,
     taking: Mutex<Taking>,
+    /// Met behind records that a call of [`StreamConsumer::receive`] had in hand: the next call answers it.
+    refused: StdMutex<Option<Error>>,
     interceptors: Chain,
 }
 
@@ -91,6 +93,7 @@ impl StreamConsumer {
         let inner = Inner {
             shared,
             taking: Mutex::new(taking),
+            refused: StdMutex::default(),
             interceptors,
         };
         Self {
@@ -107,6 +110,9 @@ impl StreamConsumer {
         let mut taking = self.inner.taking.lock().await;
         let shared = &self.inner.shared;
         shared.called();
+        if let Some(error) = self.inner.refused().take() {
+            return Err(error);
+        }
         loop {
             let news = shared.news.notified();
             let mut news = std::pin::pin!(news);
@@ -143,31 +149,33 @@ impl StreamConsumer {
     /// committed counts, and the rest is processed again there.
     ///
     /// # Errors
-    /// Those of [`StreamConsumer::next`]; invalid after `close`. Cancel-safe: what was not answered comes with the next call.
+    /// Those of [`StreamConsumer::next`], of which one that is met behind other records comes with the next call; invalid after
+    /// `close`. Cancel-safe: what was not answered comes with the next call.
     pub async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<StreamRecord>, Error> {
         let until = Instant::now() + wait;
         let mut records = Vec::new();
         while records.len() < max.max(1) {
-            let until = match records.is_empty() {
-                true => until,
-                // What is here already.
-                false => Instant::now(),
+            // What is here already, without waiting: records that are in hand here count as handed out, so whoever drops this
+            // call would lose them.
+            let next = match records.is_empty() {
+                true => timeout_at(until, self.next()).await.ok(),
+                false => self.next().now_or_never(),
             };
-            match timeout_at(until, self.next()).await {
-                Err(_) => break,
-                Ok(Ok(Some(StreamItem::Record(record)))) => records.push(record),
-                Ok(Ok(Some(StreamItem::Note(note)))) => {
+            let Some(next) = next else { break };
+            match next {
+                Ok(Some(StreamItem::Record(record))) => records.push(record),
+                Ok(Some(StreamItem::Note(note))) => {
                     log(&note);
                     // Of partitions that go nothing may be handed out before what was is processed.
                     if !records.is_empty() {
                         break;
                     }
                 }
-                Ok(Ok(None)) if records.is_empty() => return Err(closed()),
-                Ok(Ok(None)) => break,
-                Ok(Err(error)) if records.is_empty() => return Err(error),
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "records are passed over");
+                Ok(None) if records.is_empty() => return Err(closed()),
+                Ok(None) => break,
+                Err(error) if records.is_empty() => return Err(error),
+                Err(error) => {
+                    *self.inner.refused() = Some(error);
                     break;
                 }
             }
@@ -307,6 +315,10 @@ impl StreamConsumer {
 }
 
 impl Inner {
+    fn refused(&self) -> MutexGuard<'_, Option<Error>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self, taking: &mut Taking, fed: Fed) {
         let Fed { at, number, what } = fed;
         match what {

@@ -19,6 +19,8 @@ mod item;
 mod link;
 mod member;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 pub use builder::StreamConsumerBuilder;
 pub use commits::Commit;
