@@ -180,6 +180,10 @@ impl<P: Payload> LaneCore<P> {
             Event::RetryDue => self.retry(&mut effects),
             Event::Tick(now) => self.expire(now, &mut effects),
             Event::Restart(cause) => self.restart(&cause, &mut effects),
+            Event::Recreated(cause) => {
+                self.restart(&cause, &mut effects);
+                (self.leader_epoch, self.lower, self.doubted) = (0, (0, 0), None);
+            }
         }
         effects
     }

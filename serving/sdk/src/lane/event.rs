@@ -71,8 +71,10 @@ pub(crate) enum Event {
     RetryDue,
     /// Time passed.
     Tick(Instant),
-    /// What is under way is given up, later batches begin anew: the topic is gone or another one, or the producer ends.
+    /// What is under way is given up, later batches begin anew: the topic is gone, or the producer ends.
     Restart(Cause),
+    /// As [`Event::Restart`]: the topic is another one of the same name, whose leader epochs begin anew.
+    Recreated(Cause),
 }
 
 #[derive(Debug)]

@@ -198,7 +198,7 @@ impl LaneTask {
             .is_some_and(|before| before != topic)
         {
             let words = format!("topic {} was deleted and made anew", self.shared.topic.name);
-            self.event(Event::Restart(Cause::Refused(Fault::new(
+            self.event(Event::Recreated(Cause::Refused(Fault::new(
                 Reason::TopicRecreated,
                 words,
             ))));

@@ -255,3 +255,20 @@ fn lower_epoch_is_believed_when_nothing_else_is_found_for_long() {
     // Waits between looks are of 100 ms at least before long.
     assert!(looks >= 40, "{looks}");
 }
+
+/// The owner of a topic that was made again begins at epoch 1: that is no word of an owner that was overtaken.
+#[test]
+fn topic_that_was_made_again_is_sent_to_at_once_whatever_the_epoch_of_the_old_one() {
+    let mut core = core(0);
+    core.on_event(opened(4));
+    core.offer(batch(0), Instant::now() + TIMEOUT);
+    let fault = Fault::new(Reason::TopicRecreated, "");
+    let effects = core.on_event(Event::Recreated(Cause::Refused(fault)));
+    assert!(
+        matches!(effects[0], Effect::Settle { tag: 0, .. }),
+        "what was for the old topic is told of"
+    );
+    core.on_event(opened(1));
+    let effects = core.offer(batch(1), Instant::now() + TIMEOUT);
+    assert_eq!(sequences(&effects), [(1, 0)], "nothing waits");
+}
