@@ -135,7 +135,7 @@ impl<B> Lane<B> {
         }
         let fault = match self.ending {
             Some(_) => {
-                let words = format!("batch {seq} came after Close");
+                let words = format!("batch {seq} came after Close; open the lane again to send it");
                 Some(Fault::new(Reason::InvalidRequest, words))
             }
             None => self.breaks_order(seq),
@@ -248,7 +248,9 @@ impl<B> Lane<B> {
     /// The client asks to hear when everything up to `seq` is answered.
     pub(super) fn flush(&mut self, seq: u64) {
         if self.flushes.len() == FLUSHES_MAX {
-            let words = format!("more than {FLUSHES_MAX} flushes of one lane wait");
+            let words = format!(
+                "more than {FLUSHES_MAX} flushes of one lane wait; wait for Flushed before more are sent"
+            );
             return self.end(Fault::new(Reason::Overloaded, words));
         }
         if !self.is_gone() {

@@ -216,7 +216,7 @@ impl<T> CursorCore<T> {
     ) -> Result<(ConsumerId, LaneView), Fault> {
         let id = new.subscription;
         if self.durable(id).is_none() {
-            let why = "the subscription has no cursor on this partition";
+            let why = "the subscription has no cursor on this partition; attach again to make it";
             return Err(Fault::new(Reason::SubscriptionNotFound, why));
         }
         self.make_way(&new, now)?;
@@ -272,7 +272,9 @@ impl<T> CursorCore<T> {
             return Ok(());
         };
         if seat.consumers.len() >= CONSUMERS_MAX {
-            let why = format!("{CONSUMERS_MAX} consumers are attached, and no room for more");
+            let why = format!(
+                "{CONSUMERS_MAX} consumers are attached; close some, or use another subscription"
+            );
             return Err(Fault::new(Reason::Overloaded, why));
         }
         if new.kind != SubscriptionKind::Exclusive {
@@ -368,7 +370,7 @@ impl<T> CursorCore<T> {
     pub(crate) fn move_to(&mut self, command: MoveCommand, ticket: T, now: TimestampMs) {
         let id = command.subscription;
         let Some(cursor) = self.accepted.get(id) else {
-            let why = "the subscription has no cursor on this partition";
+            let why = "the subscription has no cursor on this partition; attach again to make it";
             let fault = Fault::new(Reason::SubscriptionNotFound, why);
             self.answers.push((ticket, Err(fault)));
             return;

@@ -44,7 +44,7 @@ impl Letterbox {
             .get()
             .is_some_and(|sender| sender.send(posted).is_ok());
         let nobody = || {
-            let words = "nobody takes dead letters at this broker now";
+            let words = "nobody takes dead letters at this broker now; it is tried again";
             Fault::new(Reason::ShuttingDown, words)
         };
         match sent {

@@ -68,7 +68,7 @@ impl Task {
         let id = plan.subscription;
         let readable = self.shown.offsets().high_watermark;
         let Some(cursor) = self.cursors.core.durable(id) else {
-            let why = "the subscription has no cursor on this partition";
+            let why = "the subscription has no cursor on this partition; attach again to make it";
             return Err(Fault::new(Reason::SubscriptionNotFound, why));
         };
         let (state, name) = (cursor.queue_state(), cursor.name.clone());
