@@ -93,6 +93,14 @@ pub fn start_of(subscription: SubscriptionId) -> CursorStart {
     }
 }
 
+/// An ack that is about to be asked for.
+struct Asked {
+    kind: AckKind,
+    range: OffsetRange,
+    /// Of more than was sent.
+    beyond: bool,
+}
+
 impl Consumer {
     /// One that has attached nowhere.
     pub fn new(
@@ -276,6 +284,28 @@ impl Consumer {
         true
     }
 
+    /// What is acked: of `lowest..end`, or by mistake of what comes after `sent`.
+    fn draw_ack(&mut self, lowest: u64, end: u64, sent: Offset) -> Asked {
+        let kind = match self.rng.random_bool(0.4) {
+            true => AckKind::Cumulative,
+            false => AckKind::Individual,
+        };
+        let beyond = self.rng.random_bool(0.05);
+        let first = self.rng.random_range(lowest..=end);
+        let until = match beyond {
+            true => sent.0 + self.rng.random_range(1..50),
+            false => self.rng.random_range(first..=end.min(first + 6)),
+        };
+        Asked {
+            kind,
+            range: OffsetRange {
+                first: Offset(first),
+                end: Offset(until),
+            },
+            beyond,
+        }
+    }
+
     /// Something of what it was sent, or by mistake more.
     async fn ack(&mut self, broker: &SimBroker, tie: &Tie, attachment: &Attachment) -> bool {
         let Some(reading) = &attachment.reading else {
@@ -285,26 +315,18 @@ impl Consumer {
             reading.position.max(reading.begin.acks_to).0,
             attachment.sent.1,
         );
-        let kind = match self.rng.random_bool(0.4) {
-            true => AckKind::Cumulative,
-            false => AckKind::Individual,
-        };
-        let beyond = self.rng.random_bool(0.05);
         let lowest = reading.begin.base.0.min(end);
-        let first = self.rng.random_range(lowest..=end);
-        let until = match beyond {
-            true => sent.0 + self.rng.random_range(1..50),
-            false => self.rng.random_range(first..=end.min(first + 6)),
-        };
-        let range = OffsetRange {
-            first: Offset(first),
-            end: Offset(until),
-        };
+        let Asked {
+            kind,
+            range,
+            beyond,
+        } = self.draw_ack(lowest, end, sent);
+        let (first, until) = (range.first.0, range.end.0);
         let meant = match kind {
             AckKind::Individual => range,
             AckKind::Cumulative => OffsetRange {
                 first: Offset(0),
-                end: Offset(until),
+                end: range.end,
             },
         };
         let state_epoch = reading.begin.state_epoch;
