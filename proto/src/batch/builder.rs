@@ -9,7 +9,9 @@ use super::varint::{len_i64, len_usize, put_i64};
 use super::{BATCH_HEADER_BYTES, BatchError, Compression, Header, Record, RecordRef};
 use crate::entry::crc32c;
 use crate::id::ProducerId;
-use crate::limits::{BATCH_DECOMPRESSED_BYTES_MAX, BATCH_RECORDS_MAX, RECORD_BYTES_MAX};
+use crate::limits::{
+    BATCH_BYTES_MAX, BATCH_DECOMPRESSED_BYTES_MAX, BATCH_RECORDS_MAX, RECORD_BYTES_MAX,
+};
 
 /// First capacity: a batch of one small record needs no second allocation.
 const CAPACITY_BYTES_MIN: usize = 1 << 10;
@@ -72,10 +74,24 @@ impl BatchBuilder {
     /// [`BatchError::RecordTooLarge`] above [`RECORD_BYTES_MAX`]; [`BatchError::Full`] when the batch is to be built first.
     /// Either way the batch is as before.
     pub fn push(&mut self, record: &RecordRef<'_>) -> Result<(), BatchError> {
+        self.push_up_to(record, RECORD_BYTES_MAX)
+    }
+
+    /// Adds a record that is stored somewhere already: Kafka's producers may send larger ones than ours ([`BATCH_BYTES_MAX`] holds for a
+    /// batch alone), and a copy of one is as large.
+    ///
+    /// # Errors
+    /// [`BatchError::RecordTooLarge`] where it fits in no batch without compression; as [`Self::push`].
+    pub fn push_stored(&mut self, record: &RecordRef<'_>) -> Result<(), BatchError> {
+        let fits = BATCH_BYTES_MAX - BATCH_HEADER_BYTES - RECORD_FRAME_BYTES_MAX;
+        self.push_up_to(record, fits)
+    }
+
+    fn push_up_to(&mut self, record: &RecordRef<'_>, bytes_max: usize) -> Result<(), BatchError> {
         let headers_bytes = record.headers.iter().map(header_bytes).sum::<usize>();
         let content_bytes = blob_bytes(record.key) + blob_bytes(record.value);
         let bytes = content_bytes + headers_bytes;
-        if bytes > RECORD_BYTES_MAX {
+        if bytes > bytes_max {
             return Err(BatchError::RecordTooLarge { bytes });
         }
         let decoded = self.decoded_bytes

@@ -1,12 +1,13 @@
 //! Dead letters go back to work.
 //!
 //! Those that are parked are the owner's to deliver again. Those in a dead-letter topic are sent to the topic that they come from. Which of
-//! them were is remembered by a subscription of the dead-letter topic, `NAME.TOPIC.redrive`: a letter counts as processed there when its copy is
+//! them were is remembered by a subscription of the dead-letter topic, `NAME.redrive.TOPIC-ID`: a letter counts as processed there when its copy is
 //! durable, so one that is cut short loses none, and sends at most what was under way twice. How often a record went round is in its
 //! header `hulse.redrive`, so that it does not do so for ever.
 
 use std::time::Duration;
 
+use hulse_proto::limits::RECORD_BYTES_MAX;
 use hulse_sdk::{
     Admin, Client, DeadLetters, QueueConsumer, QueueMessage, ReadRecord, Record, Sharing, Start,
     Subscription,
@@ -127,6 +128,18 @@ struct Redrive<'a> {
     times: u32,
 }
 
+/// Largest letter that is sent again: a record may be so large, and has one header more then.
+const BYTES_MAX: usize = RECORD_BYTES_MAX - 64;
+
+/// Key, value and headers.
+fn bytes_of(letter: &ReadRecord) -> usize {
+    let headers = letter.headers.iter();
+    let headers = headers.map(|it| it.key.len() + it.value.as_ref().map_or(0, |value| value.len()));
+    let key = letter.key.as_ref().map_or(0, |key| key.len());
+    let value = letter.value.as_ref().map_or(0, |value| value.len());
+    key + value + headers.sum::<usize>()
+}
+
 /// What becomes of one letter.
 enum Fate {
     /// It is of another subscription or topic.
@@ -159,11 +172,10 @@ impl Redrive<'_> {
         }])
     }
 
-    /// Remembers which letters went back.
+    /// Remembers which letters went back. Named by what is unique: letters of several subscriptions and topics may share a topic.
     fn memory(&self) -> String {
-        let short = |name: &str| name.rsplit('/').next().unwrap_or(name).to_owned();
-        let (name, topic) = (short(&self.subscription.name), short(&self.of.topic));
-        format!("{name}.{topic}.redrive")
+        let name = self.subscription.name.replace('/', ".");
+        format!("{name}.redrive.{}", self.topic_id)
     }
 
     fn failed(&self, error: &hulse_sdk::Error) -> Failure {
@@ -278,7 +290,9 @@ impl Redrive<'_> {
             return Fate::Foreign;
         }
         let times: u32 = header(TIMES).and_then(|it| it.parse().ok()).unwrap_or(0);
-        if times >= self.times {
+        // Its bytes are not in the letter, or more than a producer may send: only the topic that it comes from has it.
+        let whole = of("omitted").is_none() && of("unreadable").is_none();
+        if times >= self.times || !whole || bytes_of(letter) > BYTES_MAX {
             return Fate::Stays;
         }
         let own = letter.headers.iter();

@@ -184,30 +184,44 @@ fn copy_of(
         },
         Err(_) if at.is_none_or(|at| at > u64::from(header.last_offset_delta)) => return Ok(None),
         Err(error) => {
-            let mut headers = said(header.max_timestamp);
-            headers.push(Header {
-                key: Bytes::from_static(b"hulse.dead-letter.unreadable"),
-                value: Some(Bytes::from(error.to_string())),
-            });
-            return one(
-                &Record {
-                    offset_delta: 0,
-                    timestamp: header.max_timestamp,
-                    key: None,
-                    value: None,
-                    headers,
-                },
-                address,
-                letter,
-            );
+            let why = ("hulse.dead-letter.unreadable", error.to_string());
+            let empty = without_bytes(said(header.max_timestamp), header.max_timestamp, why);
+            return one(&empty, address, letter);
         }
     };
-    let mut full = record.clone();
-    full.headers.extend(said(record.timestamp));
+    let mut full = record;
+    let (timestamp, bytes) = (full.timestamp, full.value.as_ref().map_or(0, Bytes::len));
+    full.headers.extend(said(timestamp));
     match one(&full, address, letter) {
-        // It is as large as a record may be: the copy is the record alone.
-        Err(BatchError::RecordTooLarge { .. }) => one(&record, address, letter),
+        // It was stored compressed, and fits in no batch as it is.
+        Err(BatchError::RecordTooLarge { .. }) => {
+            let why = ("hulse.dead-letter.omitted", bytes.to_string());
+            one(
+                &without_bytes(said(timestamp), timestamp, why),
+                address,
+                letter,
+            )
+        }
         copied => copied,
+    }
+}
+
+/// A letter that tells of a record whose bytes are not in it, and why.
+fn without_bytes(
+    mut headers: Vec<Header>,
+    timestamp: i64,
+    (key, value): (&'static str, String),
+) -> Record {
+    headers.push(Header {
+        key: Bytes::from_static(key.as_bytes()),
+        value: Some(Bytes::from(value)),
+    });
+    Record {
+        offset_delta: 0,
+        timestamp,
+        key: None,
+        value: None,
+        headers,
     }
 }
 
@@ -217,7 +231,7 @@ fn one(
     letter: &LetterWanted,
 ) -> Result<Option<Bytes>, BatchError> {
     let mut builder = BatchBuilder::new(Compression::None)?;
-    builder.push(&record.view())?;
+    builder.push_stored(&record.view())?;
     Ok(Some(builder.build(Some(stamp(address, letter)))))
 }
 
@@ -269,7 +283,7 @@ fn stamp(address: &Address, letter: &LetterWanted) -> ProducerStamp {
 mod tests {
     use hulse_proto::batch::{BATCH_HEADER_BYTES, RecordRef};
     use hulse_proto::id::{Offset, TopicId};
-    use hulse_proto::limits::RECORD_BYTES_MAX;
+    use hulse_proto::limits::{BATCH_BYTES_MAX, RECORD_BYTES_MAX};
     use uuid::Uuid;
 
     use super::*;
@@ -323,7 +337,7 @@ mod tests {
             value,
             headers: &[],
         };
-        builder.push(&record).unwrap();
+        builder.push_stored(&record).unwrap();
         builder.build(None).to_vec()
     }
 
@@ -341,9 +355,23 @@ mod tests {
         let small = copied(batch(b"poison", Compression::None));
         assert_eq!(small.value.as_deref(), Some(&b"poison"[..]));
         assert_eq!(small.headers.len(), 8);
-        let value = vec![7; RECORD_BYTES_MAX - 8];
-        let large = copied(batch(&value, Compression::None));
-        assert_eq!(large.value.as_deref(), Some(&value[..]));
+        for bytes in [RECORD_BYTES_MAX - 8, 3 * RECORD_BYTES_MAX] {
+            let value = vec![7; bytes];
+            let large = copied(batch(&value, Compression::None));
+            assert_eq!(large.value.as_deref(), Some(&value[..]));
+            assert_eq!(large.headers.len(), 8);
+        }
+    }
+
+    /// Kafka's producers may store one that fits in a batch with compression alone.
+    #[test]
+    fn record_that_fits_in_no_batch_has_a_letter_that_says_so() {
+        let fits = BATCH_BYTES_MAX - BATCH_HEADER_BYTES - 200;
+        let found = copied(batch(&vec![7; fits], Compression::Zstd));
+        assert_eq!(found.value, None);
+        let last = found.headers.last().unwrap();
+        assert_eq!(last.key[..], b"hulse.dead-letter.omitted"[..]);
+        assert_eq!(last.value.as_deref(), Some(fits.to_string().as_bytes()));
     }
 
     /// Its checksum is right, as the producer made it so.
