@@ -1,6 +1,6 @@
 //! A seeded simulation of whole transactions: producers of both versions with zombies among them, two coordinators, partitions with records
-//! and acks, a shard of groups; a network that loses, doubles and reorders; places that die between any two steps and come back with
-//! what had become durable.
+//! and acks, a shard of groups; a network that loses, doubles and reorders, and brings what it had long held back; places that die
+//! between any two steps and come back with what had become durable.
 //!
 //! What must hold (serving.md C8; tests 4 to 7 and 10 of F2), in the manner of list-append: every transaction appends values of its own to
 //! several logs, acknowledges records and commits an offset, and
@@ -8,6 +8,7 @@
 //! - a reader of committed records sees at any time what the whole log shows in the end;
 //! - no last stable offset falls, across owners too, and none is held when all is over;
 //! - no ack is committed by two transactions, and offsets are those of the last commit recorded;
+//! - what is open anywhere, at any time, is so for a transaction that its coordinator will end;
 //! - live equals replay after each step.
 //!
 //! Rules that are switched off (`Mutant`) are missed by some seed.
@@ -54,7 +55,6 @@ fn transactions_are_atomic_and_nothing_moves_backwards() {
         aborted += run.oracle.invisible;
         killed += run.kills;
     }
-    println!("{committed} committed, {aborted} not, {killed} kills");
     let enough = committed > 5 * count && aborted > 2 * count && killed > 3 * count;
     assert!(
         enough,
@@ -92,7 +92,6 @@ fn every_rule_that_is_switched_off_is_missed() {
         (mutant, caught)
     });
     std::panic::set_hook(hook);
-    println!("{missed:?}");
     let held = missed.iter().filter(|(_, seed)| seed.is_none());
     let held: Vec<Mutant> = held.map(|(mutant, _)| *mutant).collect();
     assert_eq!(held, [], "no seed misses these");
